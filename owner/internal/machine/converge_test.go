@@ -1,0 +1,123 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/internal/layout"
+	"github.com/tenure-go/tenure/shard"
+)
+
+// unsettled says what is missing for I9, or "". The store alone is asked, and the gates.
+func (w *world) unsettled() string {
+	v := layout.Load(w.keys, w.group.Shards, w.store.list())
+	for _, n := range w.nodes {
+		if n.up && n.leaving {
+			return n.name + " has not left"
+		}
+		if n.up && n.created == 0 && w.aliveUnder(n.id) == n {
+			return n.name + " has not joined"
+		}
+	}
+	if len(v.Moves) > 0 {
+		return fmt.Sprintf("%d moves are pending", len(v.Moves))
+	}
+	for id, m := range v.Members {
+		if m.Draining != v.Drains[id] {
+			return id + " does not mirror its drain"
+		}
+	}
+	for s := range v.Claims {
+		holder, held := v.Holder(s)
+		switch {
+		case !held && w.avoidedByAll(v, s):
+		case !held:
+			return fmt.Sprintf("shard %d has no owner", s)
+		case !w.servedBy(holder, s, v.Claims[s]):
+			return fmt.Sprintf("shard %d is not served by %s", s, holder.ID)
+		}
+	}
+	in := planInput(v)
+	if plan := w.planner.Plan(in); len(plan.Grants)+len(plan.Moves)+len(plan.Cancels) > 0 {
+		return fmt.Sprintf("the plan is %+v", plan)
+	}
+	return w.unbalanced(v)
+}
+
+func (w *world) avoidedByAll(v *layout.View, s int) bool {
+	for id, m := range v.Members {
+		if m.Eligible() {
+			if _, ok := v.Avoids[s][id]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *world) servedBy(holder layout.MemberState, s int, claim layout.ClaimState) bool {
+	for _, n := range w.nodes {
+		if t := n.tenures[s]; n.up && n.lease == claim.Lease && t != nil {
+			return t.epoch.Revision() == claim.Rev && t.admits() && holder.ID == n.id
+		}
+	}
+	return false
+}
+
+// unbalanced is the quota by itself, where it is plain: equal weights, and nothing pinned, drained or avoided.
+func (w *world) unbalanced(v *layout.View) string {
+	if len(v.Pins)+len(v.Avoids) > 0 {
+		return ""
+	}
+	var members int
+	for _, m := range v.Members {
+		switch {
+		case m.Eligible() && m.Weight != 1:
+			return ""
+		case m.Eligible():
+			members++
+		case v.Held(m.Lease) > 0:
+			return fmt.Sprintf("%s owns %d shards and is not eligible", m.ID, v.Held(m.Lease))
+		}
+	}
+	for _, m := range v.Members {
+		low := w.group.Shards / members
+		if held := v.Held(m.Lease); m.Eligible() && (held < low || held > low+1) {
+			return fmt.Sprintf("%s owns %d of %d shards, with %d members", m.ID, held, w.group.Shards, members)
+		}
+	}
+	return ""
+}
+
+func planInput(v *layout.View) shard.PlanInput {
+	in := shard.PlanInput{Owners: make([]string, len(v.Claims)), Pins: v.Pins, Avoids: make(map[int][]string)}
+	for id, m := range v.Members {
+		in.Members = append(in.Members, shard.Candidate{ID: id, Weight: m.Weight, Draining: m.Draining, Opaque: m.Err != nil})
+	}
+	for s := range v.Claims {
+		if m, ok := v.Holder(s); ok {
+			in.Owners[s] = m.ID
+		}
+	}
+	for s, who := range v.Avoids {
+		for id := range who {
+			in.Avoids[s] = append(in.Avoids[s], id)
+		}
+	}
+	return in
+}
+
+// settle runs until I9 holds, and fails if it does not within the limit.
+func (w *world) settle(limit time.Duration) time.Duration {
+	began := w.now
+	for {
+		why := w.unsettled()
+		if why == "" {
+			return w.now - began
+		}
+		if w.now-began > limit {
+			w.fail("I9: %v after the last fault, %s", w.now-began, why)
+		}
+		w.run(w.now + 100*time.Millisecond)
+	}
+}
