@@ -1,0 +1,39 @@
+package fence
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/shard"
+)
+
+// row is what the database knows of one shard. Zero values stand for what is not there.
+type row struct {
+	groupID string      // "" if the shard was never sealed
+	epoch   shard.Epoch // sealed; guards must equal it
+	wanted  shard.Epoch // somebody is sealing it, or has
+	floor   shard.Epoch // SealAll's
+	next    int64       // the position of the stream that was asked for, or -1
+}
+
+// state reads tok's row, in no transaction, and in one statement, so that its parts fit together.
+// The stream may be "".
+func (f *SQL) state(ctx context.Context, tok shard.Token, stream string) (s row, err error) {
+	err = f.db.QueryRowContext(ctx, f.stmt.state,
+		tok.Group, tok.Shard, tok.Group, tok.Shard, tok.Group, tok.Group, tok.Shard, stream).
+		Scan(&s.groupID, &s.epoch, &s.wanted, &s.floor, &s.next)
+	return s, err
+}
+
+// refuse says why a guard under tok fails on s: nil if it would not.
+func (s row) refuse(tok shard.Token) error {
+	current := max(s.epoch, s.wanted, s.floor)
+	switch {
+	case s.groupID != "" && s.groupID != tok.GroupID:
+		return &GroupError{Group: tok.Group, Shard: tok.Shard, Mine: tok.GroupID, Theirs: s.groupID}
+	case current > tok.Epoch:
+		return &FencedError{Mine: tok.Epoch, Current: current}
+	case s.epoch < tok.Epoch || s.wanted < tok.Epoch:
+		return ErrNotSealed
+	}
+	return nil
+}

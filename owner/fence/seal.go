@@ -1,0 +1,163 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-go/tenure/internal/dialect"
+	"github.com/tenure-go/tenure/shard"
+)
+
+// Seal raises the row to tok's epoch. On return no older owner's transaction can commit: those
+// whose guard had passed have ended, and any later guard fails. State read from then on, in
+// transactions begun after Seal returned, is current and stays so. (One transaction that seals and
+// reads would read a snapshot from before it had waited.)
+//
+// Idempotent: after an error, uncertain ones included, call it again. *FencedError if a higher
+// epoch is there, *GroupError if the row is another group's; then nothing has changed. It waits
+// for transactions that have passed their guard and not ended yet, and gives up when ctx ends; by
+// then older owners may be shut out already, never let in.
+func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
+	if err := checkToken(tok); err != nil {
+		return err
+	}
+	if _, err := f.facts(ctx); err != nil {
+		return err
+	}
+	s, err := f.state(ctx, tok, "")
+	if err != nil {
+		return sealError(tok, err)
+	}
+	if err := s.refuse(tok); !errors.Is(err, ErrNotSealed) {
+		return err // nil: sealed already
+	}
+	// Either row may be missing, if somebody has cleaned up by hand.
+	n, err := f.raise(ctx, tok, s.groupID != "" && s.wanted > 0)
+	if err != nil {
+		return sealError(tok, err)
+	}
+	if n == 1 {
+		return nil
+	}
+	if s, err = f.state(ctx, tok, ""); err != nil {
+		return sealError(tok, err)
+	}
+	return s.refuse(tok)
+}
+
+// raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it.
+func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, error) {
+	epoch := int64(tok.Epoch)
+	add := []step{
+		{f.stmt.addWanted, []any{tok.Group, tok.Shard}},
+		{f.stmt.addFence, []any{tok.Group, tok.Shard, tok.GroupID}},
+	}
+	wanted := step{f.stmt.raiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}
+	sealed := step{f.stmt.raiseEpoch, []any{
+		epoch, tok.Group, tok.Shard, tok.GroupID, epoch, tok.Group, tok.Shard, epoch,
+	}}
+	if f.d == dialect.SQLite {
+		// One writer at a time: there are no overlapping guards to turn away, and each turn as the
+		// writer has to be waited for.
+		if found {
+			return f.update(ctx, wanted, sealed)
+		}
+		return f.update(ctx, append(add, wanted, sealed)...)
+	}
+	if !found {
+		_, err := f.update(ctx, add[0])
+		if err == nil {
+			_, err = f.update(ctx, add[1])
+		}
+		// Two that add one row can fail each other (a deadlock on MySQL), so what counts is the row.
+		s, again := f.state(ctx, tok, "")
+		switch {
+		case again != nil:
+			return 0, again
+		case s.groupID == "" && err != nil:
+			return 0, err
+		case s.groupID == "":
+			return 0, errors.New("the row that was added is not there: does this pool reach a replica?")
+		}
+		if err := s.refuse(tok); !errors.Is(err, ErrNotSealed) {
+			return 0, nil // Seal says why
+		}
+	}
+	if _, err := f.update(ctx, wanted); err != nil {
+		return 0, err
+	}
+	// This one looks for a newer seal and for the group's floor in a snapshot from after the first
+	// was visible to everybody: whoever raises either later than that will find this row and raise
+	// it too.
+	return f.update(ctx, sealed)
+}
+
+func sealError(tok shard.Token, err error) error {
+	return fmt.Errorf("fence: seal %s: %w (if its tables are missing: run SQL.Schema in a migration, or call SQL.Install)", tok, err)
+}
+
+// SealAll seals every shard of group, those never sealed before included, above all epochs of
+// lineages below lineage (1 to shard.MaxLineage). It is for after a Reset of the group, or when a
+// lineage was raised and no member lives to seal. Rows that are above already stay as they are.
+// Idempotent: after an error call it again.
+func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
+	if !isPlain(group, maxGroup) {
+		return refused("fence: seal all: group %q: want 1 to %d letters, digits or any of ._-", group, maxGroup)
+	}
+	if lineage < 1 || lineage > shard.MaxLineage {
+		return refused("fence: seal all: lineage %d: want 1 to %d", lineage, shard.MaxLineage)
+	}
+	if _, err := f.facts(ctx); err != nil {
+		return err
+	}
+	least := int64(lineage) << 48
+	for _, s := range []step{
+		// The floor is what refuses a first seal of a row that is not there yet.
+		{f.stmt.addWanted, []any{group, floorShard}},
+		{f.stmt.allWanted, []any{least, group, least}},
+		{f.stmt.allEpochs, []any{least, group, least}},
+	} {
+		if _, err := f.update(ctx, s); err != nil {
+			return fmt.Errorf("fence: seal all of %q: %w", group, err)
+		}
+	}
+	return nil
+}
+
+// step is a statement and its parameters.
+type step struct {
+	stmt string
+	args []any
+}
+
+// update runs steps in a transaction of their own, and returns the number of rows that the last
+// one changed. If that is none, nothing has changed.
+//
+// READ COMMITTED, because at a stricter level an update that has waited fails instead of looking
+// again. Not in autocommit, which a session may have turned off.
+func (f *SQL) update(ctx context.Context, steps ...step) (n int64, err error) {
+	opts := sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	if f.d == dialect.SQLite {
+		opts.Isolation = sql.LevelDefault // drivers refuse others; it is serializable anyway
+	}
+	tx, err := f.db.BeginTx(ctx, &opts)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback() // after Commit it does nothing
+	for _, s := range steps {
+		res, err := tx.ExecContext(ctx, s.stmt, s.args...)
+		if err != nil {
+			return 0, err
+		}
+		if n, err = res.RowsAffected(); err != nil {
+			return 0, err
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return n, tx.Commit()
+}

@@ -1,0 +1,44 @@
+package fence
+
+import (
+	"fmt"
+
+	"github.com/tenure-go/tenure/shard"
+)
+
+const (
+	maxGroup   = 63
+	maxGroupID = 64
+	maxShard   = 1<<16 - 1
+)
+
+// checkToken refuses what no tenure's token can be. Guards compare for equality, so a bad token
+// could not pass anyway; but Seal would store it.
+func checkToken(tok shard.Token) error {
+	switch {
+	case tok == shard.Token{}:
+		return fmt.Errorf("%w: it is the zero Token; take it from Tenure.Token", ErrToken)
+	case !isPlain(tok.Group, maxGroup):
+		return fmt.Errorf("%w: group %q: want 1 to %d letters, digits or any of ._-", ErrToken, tok.Group, maxGroup)
+	case !isPlain(tok.GroupID, maxGroupID):
+		return fmt.Errorf("%w: group id %q: want 1 to %d letters, digits or any of ._-", ErrToken, tok.GroupID, maxGroupID)
+	case tok.Shard < 0 || tok.Shard > maxShard:
+		return fmt.Errorf("%w: shard %d: want 0 to %d", ErrToken, tok.Shard, maxShard)
+	case tok.Epoch <= 0 || tok.Epoch.Revision() == 0:
+		return fmt.Errorf("%w: epoch %d: want a lineage of 0 or more and a revision of 1 or more", ErrToken, int64(tok.Epoch))
+	}
+	return nil
+}
+
+// isPlain reports whether s has 1 to limit characters, each of them safe in a header, in a column
+// of ASCII text, and under every collation.
+func isPlain(s string, limit int) bool {
+	for _, c := range []byte(s) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= limit
+}
