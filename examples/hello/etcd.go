@@ -1,0 +1,18 @@
+package main
+
+import (
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/cas/etcdkv"
+)
+
+func dial(endpoints []string) (store *etcdkv.Store, hangUp func() error) {
+	client := must(clientv3.New(clientv3.Config{
+		Endpoints:            endpoints,
+		DialKeepAliveTime:    3 * time.Second, // a connection that drops its packets is noticed
+		DialKeepAliveTimeout: 3 * time.Second,
+	}))
+	return etcdkv.New(client), client.Close
+}
