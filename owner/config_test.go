@@ -228,3 +228,22 @@ func TestTakeover(t *testing.T) {
 		}
 	})
 }
+
+// TestRunGivesTheLeaseBack: a node that ends because it can't go on does not leave its shards dark for a TTL.
+func TestRunGivesTheLeaseBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSolo(t, serve, owner.Config{})
+		k := layout.For(accounts)
+		if _, err := s.server.Client().Commit(t.Context(), cas.Txn{Then: []cas.Op{cas.Delete(k.Config())}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-s.ended; err == nil {
+			t.Error("Run without a config: got nil")
+		}
+		snap, err := s.client.List(t.Context(), k.Prefix())
+		if err != nil || len(snap.Entries) != 0 {
+			t.Errorf("keys in the store after Run: got %d, %v, want none", len(snap.Entries), err)
+		}
+		s.client.Close()
+	})
+}

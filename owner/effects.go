@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/owner/internal/machine"
@@ -114,7 +115,7 @@ func (l *loop) carryOutTenure(e machine.Effect) {
 			if e.Forced {
 				l.report(t, Forced, t.lost.Load())
 				l.forget(t)
-				l.overdue = append(l.overdue, t.returned)
+				l.overdue = append(slices.DeleteFunc(l.overdue, ended), t.returned)
 			}
 		}
 	case machine.Finish:
@@ -201,19 +202,30 @@ func (l *loop) forget(t *Tenure) {
 	st.change.announce()
 }
 
+// ended reports whether done is closed.
+func ended(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
 // preparation is a shard being warmed up.
 type preparation struct {
 	cancel  context.CancelFunc
-	done    chan struct{} // closed when Prepare has returned
-	handler Handler       // what it returned
+	done    <-chan struct{} // closed when Prepare has returned
+	handler Handler         // what it returned
 }
 
 func (l *loop) prepare(e machine.Prepare) {
 	l.unprepare(e.Shard)
 	ctx, cancel := context.WithTimeout(l.ioCtx, l.node.config.PrepareTimeout)
-	p := &preparation{cancel: cancel, done: make(chan struct{})}
+	done := make(chan struct{})
+	p := &preparation{cancel: cancel, done: done}
 	l.prepared[e.Shard] = p
-	l.warming[p] = struct{}{}
+	l.warming = append(slices.DeleteFunc(l.warming, func(p *preparation) bool { return ended(p.done) }), p)
 	go guarded(func() (err error) {
 		p.handler, err = l.node.config.Prepare(ctx, e.Shard)
 		if err == nil && p.handler == nil {
@@ -222,7 +234,7 @@ func (l *loop) prepare(e machine.Prepare) {
 		return err
 	}, func(err error) {
 		cancel()
-		close(p.done)
+		close(done)
 		l.node.mail.post(machine.Prepared{Shard: e.Shard, Move: e.Move, Err: err})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,10 +28,10 @@ type loop struct {
 	ioCtx  context.Context
 	stopIO context.CancelFunc
 
-	tenures  map[int]*Tenure           // by shard: the one that the machine speaks of
-	overdue  []<-chan struct{}         // handlers that were given up on, until they return
-	prepared map[int]*preparation      // by shard: under way, or done and of use
-	warming  map[*preparation]struct{} // may still run
+	tenures  map[int]*Tenure      // by shard: the one that the machine speaks of
+	overdue  []<-chan struct{}    // handlers that were given up on; closed once they return
+	prepared map[int]*preparation // by shard: under way, or done and of use
+	warming  []*preparation       // may still run
 	exited   bool
 	result   error
 }
@@ -49,7 +50,6 @@ func newLoop(n *Node) *loop {
 		refused:  make(chan error, 1),
 		tenures:  make(map[int]*Tenure),
 		prepared: make(map[int]*preparation),
-		warming:  make(map[*preparation]struct{}),
 	}
 	l.ioCtx, l.stopIO = context.WithCancel(context.Background())
 	return l
@@ -130,44 +130,42 @@ func (l *loop) end() {
 		t.lose("the node has stopped")
 		running = append(running, t.returned)
 	}
-	for p := range l.warming {
+	for _, p := range l.warming {
 		p.cancel()
 		running = append(running, p.done)
 	}
-	l.giveBack()
 	l.stopIO()
 	l.io.Wait()
 	timer := time.NewTimer(n.config.DrainTimeout)
 	defer timer.Stop()
-	for i, done := range running {
+	for _, done := range running {
 		select {
 		case <-done:
+			continue
 		case <-timer.C:
-			n.log.Error("owner: node has stopped, but handlers or preparations that ignore their context still run", "running", len(running)-i)
-			return
 		}
+		break
 	}
-	for _, done := range l.overdue {
-		select {
-		case <-done:
-		default:
-			n.log.Error("owner: node has stopped, but a handler that was given up on still runs")
-			return
-		}
-	}
-}
-
-// giveBack revokes the lease of a node that ends because it can't go on, so that its shards need not wait for the
-// lease to end. Not if a handler may still be at work.
-func (l *loop) giveBack() {
-	lease := l.machine.Lease()
-	if l.result == nil || lease == 0 || len(l.tenures) > 0 || len(l.overdue) > 0 {
+	running = slices.DeleteFunc(append(running, l.overdue...), ended)
+	if len(running) > 0 {
+		n.log.Error("owner: node has stopped, but handlers or preparations that ignore their context still run", "running", len(running))
 		return
 	}
-	l.request(func(ctx context.Context) machine.Event {
-		_ = l.node.store.Revoke(ctx, lease) // the lease ends by itself
-		return nil
-	})
+	l.giveBack()
+}
+
+// giveBack revokes the lease of a node that ends because it can't go on, and in which nothing runs any more, so that its
+// shards need not wait for the lease to end.
+func (l *loop) giveBack() {
+	lease := l.machine.Lease()
+	if l.result == nil || lease == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), machine.RequestTimeout(l.node.config.TTL))
+	defer cancel()
+	if err := l.node.store.Revoke(ctx, lease); err != nil {
+		l.node.log.Info("owner: the lease was not revoked, it ends by itself", "err", err)
+	}
 }
 
 // follow posts what happens under the group's prefix.
