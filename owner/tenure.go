@@ -67,9 +67,10 @@ func (t *Tenure) Fail(err error) {
 	if err == nil {
 		err = errors.New("owner: Fail was called with no error")
 	}
-	t.shut()
-	// Before the contexts end: the handler returns then, and must not be reported as having done so by itself.
+	// First of all: what follows has the gate report that nobody is inside, and the handler return. The loop must
+	// take neither for something that happened by itself.
 	t.node.mail.post(machine.Failed{Shard: t.token.Shard, Epoch: t.token.Epoch, Err: err})
+	t.shut()
 	t.lose(machine.GaveUp + err.Error())
 }
 

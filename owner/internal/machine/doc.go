@@ -26,5 +26,7 @@
 //     Lose by Drained, Start by Returned.
 //  3. Call Step with a Tick at the time that Next names, or soon after.
 //  4. A Renew's and a GrantLease's Sent is the time before the request was sent.
-//  5. After an Exit call Step no more.
+//  5. A Failed comes before whatever else the user's giving up brings about: the Drained, once in a
+//     tenure, and the Returned.
+//  6. After an Exit call Step no more.
 package machine
