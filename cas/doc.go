@@ -20,8 +20,11 @@
 //		entry, err = conflict.Current[0], nil
 //	}
 //
-// [Update] is that loop for JSON values, with bounded and jittered retries. Conditions are on
-// a key's metadata: the revision of its last change ([AtRev]), the revision that created it
+// [Update] is that loop for JSON values of one key, with bounded tries and fully jittered waits
+// between them; [UpdateAll] is the same for several keys, each of which, read or written, is a
+// condition. Both run the function they are given in the caller's goroutine, keep to the caller's context,
+// and tell [UpdateConfig].Observe how many tries and conflicts it took. Conditions are on a key's
+// metadata: the revision of its last change ([AtRev]), the revision that created it
 // ([CreatedAt], [Absent]), its lease ([LeasedTo]). A shard's owner adds its Tenure's Guard, so
 // that a commit fails once somebody else owns the shard.
 //
@@ -54,8 +57,30 @@
 //   - If the store stays away, the result is [ErrUncertain], and a later Update with the same
 //     id, or [Resolve], goes on from there.
 //
-// [ReceiptKey] says where receipts lie and how long to keep them. An operation whose effect is not
-// one key in the store needs an id that is stored with the effect, wherever that is.
+// What stays uncertain, then, is what nobody has asked about since the store came back. No
+// waiting and no reading settles it: only a change to the receipt does.
+//
+// An operation whose effect is not in the store needs an id that is stored with the effect,
+// wherever that is.
+//
+// # How long receipts are kept
+//
+// A receipt that is deleted makes a later retry a first try, so something has to know that it is
+// too late. An id made by [Dated] carries the time at which the operation began, and [Sweep]
+// forgets the receipts of operations that began longer ago than it is told:
+//
+//	id := cas.Dated(order.Created, order.ID) // once, and kept with the order
+//	…
+//	deleted, err := cas.Sweep(ctx, store, 24*time.Hour) // each hour, say
+//
+// Before it deletes anything it raises a horizon, a date in the store that only rises. Every try with a
+// dated receipt depends on the horizon that was read together with the receipt. From then on an
+// operation that began before it can't be applied, neither by a retry nor by a request that has
+// been under way all the time; a retry gets [ErrReceiptExpired]. That holds whatever any clock says.
+//
+// So the rule for callers is: retry within that age, and take ErrReceiptExpired as the end, to be
+// looked into by means of the application's own data. Receipts without a date stay until somebody
+// deletes them; [ReceiptKey] says where they lie and when that is safe.
 //
 // # Views and watches
 //

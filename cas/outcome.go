@@ -112,6 +112,20 @@ var (
 	ErrClosed error = &outcomeError{"cas: store closed", NotApplied}
 )
 
+// decidedError is an error whose outcome does not depend on what it wraps: the wrapped one
+// may be a function's own, and say something about something else.
+type decidedError struct {
+	what    string
+	err     error
+	outcome Outcome
+}
+
+func (e *decidedError) Error() string    { return e.what + ": " + e.err.Error() }
+func (e *decidedError) Unwrap() error    { return e.err }
+func (e *decidedError) Outcome() Outcome { return e.outcome }
+
+func notApplied(what string, err error) error { return &decidedError{what, err, NotApplied} }
+
 // ConflictError: a condition did not hold. Nothing was applied. A Commit that conflicted
 // returns it as it is, or wrapped alone. (errors.AsType also looks into the cause of a
 // context that has ended, and what it finds there is about another commit.)

@@ -12,17 +12,28 @@ import (
 // ReceiptPrefix is where receipts lie; see ReceiptKey.
 const ReceiptPrefix = "/tenure-receipts/"
 
-// ReceiptKey is the key of the receipt of operation id on key: ReceiptPrefix + key + "/" + id.
-// Receipts under no lease stay until somebody deletes them. Their value is JSON:
+// ReceiptKey is the key of the receipt of operation id on key (of UpdateAll: its name):
+//
+//	/tenure-receipts/<key>/<id>
+//	/tenure-receipts/@<date>/<key>/<id>    if Dated made the id
+//
+// A receipt is under no lease. Its value is JSON:
 //
 //	{"format":1,"state":"applied","at":"2006-01-02T15:04:05Z","value":…}
 //
 // where state is "applied" or "aborted", at is the writer's wall clock, and value, of an
 // applied one, is what Update stored (so a value may have half the size that the store
-// takes). A receipt may be deleted once nobody will try its operation again and no request
-// of an earlier try can still be under way: after hours, not seconds. A later try would apply
-// the operation a second time.
-func ReceiptKey(key, id string) string { return ReceiptPrefix + key + "/" + id }
+// takes) or what UpdateAll's function returned.
+//
+// Sweep forgets dated receipts. Others stay until somebody deletes them, which may be done
+// once nobody will try the operation again and no request of an earlier try can still be under
+// way: after hours, not seconds. A later try would apply the operation a second time.
+func ReceiptKey(key, id string) string {
+	if stamp, ok := stampOf(id); ok {
+		return datedPrefix + stamp + "/" + key + "/" + id
+	}
+	return ReceiptPrefix + key + "/" + id
+}
 
 const maxReceipt = 256 // bytes of an id
 
@@ -42,11 +53,15 @@ const (
 // receipt is what is known of one operation's receipt. Every try commits on the condition
 // that the receipt is as it was seen: absent, or aborted at some revision. So whatever
 // changes the receipt shuts out, for good, every try that was sent before: a second
-// application as well as one whose fate is unknown. The zero value is no receipt: it holds
-// no condition and is never applied.
+// application as well as one whose fate is unknown. That of a dated one also commits on the
+// condition that the horizon is as it was seen. The zero value is no receipt: it holds no
+// condition and is never applied.
 type receipt struct {
-	key   string
-	entry Entry
+	key     string
+	entry   Entry
+	dated   bool
+	date    time.Time
+	horizon Entry // of a dated one
 }
 
 func newReceipt(key, id string) (receipt, error) {
@@ -57,32 +72,58 @@ func newReceipt(key, id string) (receipt, error) {
 		return receipt{}, fmt.Errorf("%w: receipt %.80q has %d bytes, must have at most %d and no \"/\"", ErrInvalid, id, len(id), maxReceipt)
 	}
 	k := ReceiptKey(key, id)
-	return receipt{key: k, entry: Entry{Key: k}}, nil
+	r := receipt{key: k, entry: Entry{Key: k}, horizon: Entry{Key: horizonKey}}
+	if strings.HasPrefix(id, datedMark) {
+		stamp, ok := stampOf(id)
+		if !ok {
+			return receipt{}, fmt.Errorf("%w: receipt %.80q begins with %q like a dated one, and has no date since %d: make it with Dated",
+				ErrInvalid, id, datedMark, firstYear)
+		}
+		r.dated, r.date = true, stampTime(stamp)
+	}
+	return r, nil
 }
 
-// read returns key's entry, and takes note of the receipt's, both of one revision and in one
-// round trip: no key is ever at revision -1, so the transaction fails, and says what is there.
-// A receipt read earlier than the value could miss a try whose effect the value shows.
-func (r *receipt) read(ctx context.Context, s KV, key string) (Entry, error) {
-	if r.key == "" {
-		return s.Get(ctx, key)
+// conds hold while nothing has changed since the receipt was seen.
+func (r *receipt) conds() []Cond {
+	switch {
+	case r.key == "":
+		return nil
+	case !r.dated:
+		return []Cond{AtRev(r.key, r.entry.Rev)}
 	}
-	never := Txn{If: []Cond{AtRev(key, -1), AtRev(r.key, -1)}}
+	return []Cond{AtRev(r.key, r.entry.Rev), AtRev(horizonKey, r.horizon.Rev)}
+}
+
+// look reads keys, and takes note of the receipt, all at one revision and in one round trip: no
+// key is ever at revision -1, so the transaction fails, and says what is there. A receipt read
+// earlier than a value could miss a try whose effect the value shows.
+func (r *receipt) look(ctx context.Context, s KV, keys ...string) (*ConflictError, error) {
+	never := Txn{}
+	for _, key := range keys {
+		never.If = append(never.If, AtRev(key, -1))
+	}
+	for _, c := range r.conds() {
+		never.If = append(never.If, AtRev(c.Key, -1))
+	}
 	_, err := s.Commit(ctx, never)
 	conflict := conflictOf(never, err)
 	if conflict == nil {
 		if err == nil {
-			err = fmt.Errorf("%w: the store says that %q is at revision -1", ErrUnavailable, key)
+			err = fmt.Errorf("%w: the store says that %q is at revision -1", ErrUnavailable, never.If[0].Key)
 		}
-		return Entry{}, err
+		return nil, err
 	}
 	r.see(conflict)
-	return find(conflict, key), nil
+	return conflict, nil
 }
 
 func (r *receipt) see(c *ConflictError) {
 	if r.key != "" {
 		r.entry = find(c, r.key)
+	}
+	if r.dated {
+		r.horizon = find(c, horizonKey)
 	}
 }
 
@@ -96,7 +137,7 @@ func (r *receipt) record() (rec receiptRecord, err error) {
 	return rec, nil
 }
 
-// applied reports whether the receipt says so. One that can't be read counts, and result
+// applied reports whether the receipt says so. One that can't be read counts, and record
 // has the error.
 func (r *receipt) applied() bool {
 	if r.entry.Rev == 0 {
@@ -106,41 +147,25 @@ func (r *receipt) applied() bool {
 	return err != nil || rec.State == receiptApplied
 }
 
-// result returns what was stored, if the operation has been applied.
-func result[T any](r *receipt) (v T, done bool, err error) {
-	if !r.applied() {
-		return v, false, nil
+// expired returns an error if the operation can't be applied any more, because receipts of its
+// age may be gone. If this one is there, and is not applied, then it never was.
+func (r *receipt) expired() error {
+	if !r.dated {
+		return nil
 	}
-	rec, err := r.record()
-	if err != nil {
-		return v, false, err
+	before, err := horizonOf(r.horizon)
+	switch {
+	case err != nil:
+		return err
+	case !r.date.Before(before):
+		return nil
 	}
-	if err := json.Unmarshal(rec.Value, &v); err != nil {
-		return v, false, fmt.Errorf("cas: the value in receipt %q does not read as %T: %w", r.key, v, err)
+	err = fmt.Errorf("%w: it began at %s, and receipts before %s are gone",
+		ErrReceiptExpired, r.date.Format(time.RFC3339), before.Format(time.RFC3339))
+	if r.entry.Rev != 0 {
+		return notApplied("the operation was aborted", err)
 	}
-	return v, true, nil
-}
-
-// txn stores v where entry was read, and the receipt along with it.
-func (r *receipt) txn(entry Entry, v any, guards []Cond) (Txn, error) {
-	value, err := json.Marshal(v)
-	if err != nil {
-		return Txn{}, fmt.Errorf("the value does not write as JSON: %w", err)
-	}
-	t := Txn{
-		If:   append([]Cond{AtRev(entry.Key, entry.Rev)}, guards...),
-		Then: []Op{PutLeased(entry.Key, value, entry.Lease)},
-	}
-	if r.key == "" {
-		return t, nil
-	}
-	put, err := r.put(receiptApplied, value)
-	if err != nil {
-		return Txn{}, err
-	}
-	t.If = append(t.If, AtRev(r.key, r.entry.Rev))
-	t.Then = append(t.Then, put)
-	return t, nil
+	return err
 }
 
 func (r *receipt) put(state string, value json.RawMessage) (Op, error) {
@@ -153,15 +178,16 @@ var errAborted = errors.New("a reply was lost, and the try was shut out by its r
 
 // close finds out what became of a try that left nobody wiser, by writing the receipt as
 // aborted over what the try saw. If that succeeds the try can never be applied; if it
-// conflicts, the receipt found says what has happened. It is asked again, some times, while
-// its own outcome is in doubt. On error nothing is known, and the error says so.
+// conflicts, what is found says what has happened, and whatever has changed has shut the try
+// out as well. It is asked again, some times, while its own outcome is in doubt. On error
+// nothing is known, and the error says so.
 func (r *receipt) close(ctx context.Context, s KV, tries int) error {
 	for try := 1; ; try++ {
 		put, err := r.put(receiptAborted, nil)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUncertain, err)
 		}
-		txn := Txn{If: []Cond{AtRev(r.key, r.entry.Rev)}, Then: []Op{put}}
+		txn := Txn{If: r.conds(), Then: []Op{put}}
 		rev, err := s.Commit(ctx, txn)
 		if err == nil {
 			r.entry = Entry{Key: r.key, Value: put.Value, Rev: rev, Created: rev}
@@ -174,48 +200,8 @@ func (r *receipt) close(ctx context.Context, s KV, tries int) error {
 		if try >= tries {
 			return fmt.Errorf("%w: the receipt could not be asked %d times: %w", ErrUncertain, try, err)
 		}
-		if cause := wait(ctx, try); cause != nil {
+		if cause := wait(ctx, try, waitAway); cause != nil {
 			return fmt.Errorf("%w: %w, before the receipt could be asked: %w", ErrUncertain, cause, err)
 		}
 	}
-}
-
-// Resolve settles the outcome of an Update of key with the given receipt, for good: Applied,
-// or NotApplied, and then no try that was sent before now will ever be applied. A later
-// Update with the same receipt may still apply the operation. If the store could not be
-// asked the outcome is Uncertain, and err says why; OutcomeOf(err) is Uncertain as well, for
-// it is about the Update.
-func Resolve(ctx context.Context, s KV, key, id string) (Outcome, error) {
-	outcome, err := resolve(ctx, s, key, id)
-	if err != nil {
-		return Uncertain, &decidedError{fmt.Sprintf("cas: resolve %q", key), err, Uncertain}
-	}
-	return outcome, nil
-}
-
-func resolve(ctx context.Context, s KV, key, id string) (Outcome, error) {
-	r, err := newReceipt(key, id)
-	if err == nil && r.key == "" {
-		err = fmt.Errorf("%w: no receipt given", ErrInvalid)
-	}
-	if err != nil {
-		return Uncertain, err
-	}
-	// A try sees the receipt before it is sent, so it is at the latest what is read now.
-	r.entry, err = s.Get(ctx, r.key)
-	if err != nil {
-		return Uncertain, err
-	}
-	if !r.applied() {
-		if err := r.close(ctx, s, defaultTries); err != nil {
-			return Uncertain, err
-		}
-	}
-	if !r.applied() {
-		return NotApplied, nil
-	}
-	if _, err := r.record(); err != nil {
-		return Uncertain, err
-	}
-	return Applied, nil
 }

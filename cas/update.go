@@ -3,37 +3,31 @@ package cas
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"time"
 )
 
-// UpdateConfig tunes Update. The zero value is ready to use.
+// UpdateConfig tunes Update and UpdateAll. The zero value is ready to use.
 type UpdateConfig struct {
-	// Guards are checked in the same commit. One that does not hold ends Update at once.
+	// Guards are checked in the same commit. One that does not hold ends the call at once.
 	Guards []Cond
 
-	// Receipt is an operation's id: at most 256 bytes, without "/". With it Update happens
-	// at most once for this key, however often it is called and by whomever, and an uncertain
-	// outcome is resolved. See the package documentation. Defaults to "": no receipt.
+	// Receipt is an operation's id: at most 256 bytes, without "/". With it the operation happens
+	// at most once, however often it is called and by whomever, and an uncertain outcome is
+	// resolved. An id belongs to Update's key or UpdateAll's name: the same one elsewhere is
+	// another operation. Make it with Dated if receipts are to be swept. See the package
+	// documentation. Defaults to "": no receipt.
 	Receipt string
 
-	// Tries is how many commits are tried before ErrContended. Defaults to 10.
+	// Tries is how many times it is tried before ErrContended, or before the store's absence is
+	// reported. Defaults to 10.
 	Tries int
+
+	// Observe is told what the call took, once, before it returns, in the caller's goroutine: for
+	// metrics. It is not called if the function given to Update panics. Defaults to nobody.
+	Observe func(Effort)
 }
 
 const defaultTries = 10
-
-// Waits between tries are drawn evenly from 0 to a bound that doubles.
-const (
-	waitFirst = 2 * time.Millisecond
-	waitMost  = 250 * time.Millisecond
-)
-
-// ErrContended: others changed the key each time Update tried. Nothing was applied.
-var ErrContended error = &outcomeError{"cas: gave up after too many conflicts", NotApplied}
 
 // Get reads key's value as JSON. An absent key is the zero T at revision 0, and no error.
 func Get[T any](ctx context.Context, s KV, key string) (v T, rev int64, err error) {
@@ -50,8 +44,9 @@ func Get[T any](ctx context.Context, s KV, key string) (v T, rev int64, err erro
 
 // Update replaces key's value (JSON; the zero T if the key is absent) by what f makes of it,
 // if nobody else changes the key meanwhile, and tries again if somebody does. It returns the
-// value that is now stored. A retry starts from what the conflict brought along, and costs
-// one round trip. A key that is under a lease stays under it.
+// value that is now stored. The first three retries start at once from what the conflict brought
+// along, one round trip each; later ones wait at random, longer and longer, and read again. A key
+// that is under a lease stays under it.
 //
 // f runs in the caller's goroutine, possibly several times, each time on a fresh value, so it
 // must have no side effect. Its error stops Update.
@@ -61,103 +56,68 @@ func Get[T any](ctx context.Context, s KV, key string) (v T, rev int64, err erro
 //     ErrContended; the context's error before or between tries; whatever the store refuses.
 //   - uncertain: ErrUncertain, if a reply was lost and there is no Receipt, or if the store
 //     could not be asked again before ctx ended or Tries were used up. Call Update again with
-//     the same Receipt to find out.
+//     the same Receipt to find out. ErrReceiptExpired, if that comes too late.
 //
 // An error of f or of a guard is about this call. If an earlier one with the same Receipt
 // ended in ErrUncertain, [Resolve] tells about that.
 func Update[T any](ctx context.Context, s KV, key string, f func(v *T) error, c UpdateConfig) (T, error) {
-	v, err := update(ctx, s, key, f, c)
-	if err != nil {
-		var zero T
-		return zero, err
-	}
-	return v, nil
+	e := newEffort(s, key, c)
+	u := update[T]{effort: e, key: key, f: f}
+	err := e.make(ctx, &u)
+	v, err := result(e, u.v, err)
+	e.end(err)
+	return v, err
 }
 
-func update[T any](ctx context.Context, s KV, key string, f func(v *T) error, c UpdateConfig) (v T, err error) {
-	what := fmt.Sprintf("cas: update %q", key)
-	if c.Tries <= 0 {
-		c.Tries = defaultTries
-	}
-	r, err := newReceipt(key, c.Receipt)
-	if err != nil {
-		return v, fmt.Errorf("%s: %w", what, err)
-	}
-	entry, err := r.read(ctx, s, key)
-	if err != nil {
-		return v, notApplied(what, err)
-	}
-	for try := 1; ; try++ {
-		if stored, done, err := result[T](&r); done || err != nil {
-			return stored, err
-		}
-		v, err = decode[T](entry)
-		if err == nil {
-			err = f(&v)
-		}
-		if err != nil {
-			return v, notApplied(what, err)
-		}
-		txn, err := r.txn(entry, v, c.Guards)
-		if err != nil {
-			return v, notApplied(what, err)
-		}
-		_, err = s.Commit(ctx, txn)
-		if err == nil {
-			return v, nil
-		}
-
-		// The outcome comes first: err may wrap the cause of ctx's end, and what Is and As find
-		// in there is not about this commit.
-		outcome := OutcomeOf(err)
-		conflict := conflictOf(txn, err)
-		switch {
-		case outcome == Uncertain && r.key != "":
-			if err := r.close(ctx, s, c.Tries); err != nil {
-				return v, fmt.Errorf("%s: %w", what, err)
-			}
-			err = fmt.Errorf("%w: %w", ErrContended, errAborted)
-		case conflict != nil:
-			r.see(conflict)
-			if guard := failed(c.Guards, conflict); guard != nil && !r.applied() {
-				return v, fmt.Errorf("%s: guard on %q: %w", what, guard.Key, err)
-			}
-			entry = find(conflict, key)
-			err = fmt.Errorf("%w: %w", ErrContended, err)
-		case outcome == NotApplied && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoLeader)):
-		default:
-			return v, fmt.Errorf("%s: %w", what, err)
-		}
-		if r.applied() {
-			continue
-		}
-		if try >= c.Tries {
-			return v, notApplied(fmt.Sprintf("%s: %d tries", what, try), err)
-		}
-		if cause := wait(ctx, try); cause != nil {
-			return v, notApplied(what, fmt.Errorf("%w after %w", cause, err))
-		}
-	}
+// update is the value that Update works on.
+type update[T any] struct {
+	effort *effort
+	key    string
+	f      func(*T) error
+	known  bool
+	entry  Entry
+	v      T
 }
 
-// conflictOf returns the conflict that err, of t's commit, is: not one that err merely has
-// somewhere in it. nil if it is none, or doesn't say what there is at each key of t.If.
-func conflictOf(t Txn, err error) *ConflictError {
-	if OutcomeOf(err) != NotApplied {
-		return nil
-	}
-	for err != nil {
-		if c, ok := err.(*ConflictError); ok && c != nil {
-			for _, cond := range t.If {
-				if !slices.ContainsFunc(c.Current, func(e Entry) bool { return e.Key == cond.Key }) {
-					return nil
-				}
-			}
-			return c
+func (u *update[T]) see(c *ConflictError) { u.entry = find(c, u.key) }
+func (u *update[T]) forget()              { u.known = false }
+
+func (u *update[T]) draft(ctx context.Context) (Txn, error) {
+	if !u.known {
+		if err := u.read(ctx); err != nil {
+			return Txn{}, err
 		}
-		err = errors.Unwrap(err) // nil if there are several
 	}
-	return nil
+	v, err := decode[T](u.entry)
+	if err == nil {
+		err = u.f(&v)
+	}
+	if err != nil {
+		return Txn{}, notApplied(u.effort.what, err)
+	}
+	value, err := json.Marshal(v)
+	if err != nil {
+		return Txn{}, fmt.Errorf("the value does not write as JSON: %w", err)
+	}
+	u.v = v
+	return u.effort.txn([]Cond{AtRev(u.key, u.entry.Rev)}, []Op{PutLeased(u.key, value, u.entry.Lease)}, value)
+}
+
+func (u *update[T]) read(ctx context.Context) error {
+	var err error
+	if u.effort.receipt.key == "" {
+		u.entry, err = u.effort.s.Get(ctx, u.key)
+	} else {
+		var now *ConflictError
+		if now, err = u.effort.receipt.look(ctx, u.effort.s, u.key); err == nil {
+			u.entry = find(now, u.key)
+		}
+	}
+	if err != nil {
+		return passing(err)
+	}
+	u.known = true
+	return u.effort.news()
 }
 
 // find returns key's entry in c.
@@ -170,16 +130,6 @@ func find(c *ConflictError, key string) Entry {
 	return Entry{Key: key}
 }
 
-// failed returns the first of guards that did not hold.
-func failed(guards []Cond, c *ConflictError) *Cond {
-	for i := range guards {
-		if !guards[i].Holds(find(c, guards[i].Key)) {
-			return &guards[i]
-		}
-	}
-	return nil
-}
-
 func decode[T any](e Entry) (v T, err error) {
 	if e.Rev == 0 {
 		return v, nil
@@ -189,33 +139,3 @@ func decode[T any](e Entry) (v T, err error) {
 	}
 	return v, nil
 }
-
-// wait returns nil after a random time, or the cause of ctx's end.
-func wait(ctx context.Context, try int) error {
-	most := waitMost
-	if try < 8 {
-		most = min(most, waitFirst<<(try-1))
-	}
-	t := time.NewTimer(rand.N(most))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// decidedError is an error whose outcome does not depend on what it wraps: the wrapped one
-// may be f's own, and say something about something else.
-type decidedError struct {
-	what    string
-	err     error
-	outcome Outcome
-}
-
-func (e *decidedError) Error() string    { return e.what + ": " + e.err.Error() }
-func (e *decidedError) Unwrap() error    { return e.err }
-func (e *decidedError) Outcome() Outcome { return e.outcome }
-
-func notApplied(what string, err error) error { return &decidedError{what, err, NotApplied} }

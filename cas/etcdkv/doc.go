@@ -7,8 +7,8 @@
 //	defer store.Close()
 //
 // The client is the caller's: endpoints, TLS, user and password, keepalive, logger and
-// metrics are set there and stay so. Set DialKeepAliveTime and DialKeepAliveTimeout (some
-// seconds each): without them a connection whose packets are dropped silently is noticed
+// metrics are set there and stay so. Set DialKeepAliveTime (10 s: grpc
+// raises less to that) and DialKeepAliveTimeout (3 s): without them a connection whose packets are dropped silently is noticed
 // late. A client that was wrapped by etcd's package namespace is used without the wrapping;
 // a group's Prefix does the same job.
 //

@@ -11,7 +11,7 @@ import (
 func dial(endpoints []string) (store *etcdkv.Store, hangUp func() error) {
 	client := must(clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
-		DialKeepAliveTime:    3 * time.Second, // a connection that drops its packets is noticed
+		DialKeepAliveTime:    10 * time.Second, // a connection that drops its packets is noticed. grpc takes no less
 		DialKeepAliveTimeout: 3 * time.Second,
 	}))
 	return etcdkv.New(client), client.Close

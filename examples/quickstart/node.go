@@ -151,7 +151,7 @@ func serveNode(ctx context.Context, c nodeConfig) error {
 func dial(endpoints []string) (*clientv3.Client, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, DialTimeout: 5 * time.Second,
-		DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		Logger: zap.NewNop(),
 	})
 	if err != nil {
