@@ -189,7 +189,7 @@ func (l *loop) follow(ctx context.Context) {
 				l.node.log.Warn("owner: can't follow the store, trying again", "err", err)
 			}
 		},
-		Probe:   timeout,
+		Probe:   timeout * 3 / 8, // three of them and a list fit into the trust that is left at worst: 0.9 TTL, a renewal old
 		Digest:  time.Minute,
 		Timeout: max(timeout, 10*time.Second), // a list of a large group takes its time
 		Relist:  l.relist,
