@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tenure-go/tenure/cas"
@@ -286,4 +287,17 @@ func (v *View) unhold(s int) {
 	if v.held[lease]--; v.held[lease] == 0 {
 		delete(v.held, lease)
 	}
+}
+
+// Clone is a copy of v that shares nothing with it that Apply changes.
+func (v *View) Clone() *View {
+	c := *v
+	c.Members, c.Claims, c.Moves = maps.Clone(v.Members), slices.Clone(v.Claims), maps.Clone(v.Moves)
+	c.Pins, c.Drains, c.Corpses = maps.Clone(v.Pins), maps.Clone(v.Drains), maps.Clone(v.Corpses)
+	c.byLease, c.held = maps.Clone(v.byLease), maps.Clone(v.held)
+	c.Avoids = make(map[int]map[string]AvoidState, len(v.Avoids))
+	for s, who := range v.Avoids {
+		c.Avoids[s] = maps.Clone(who)
+	}
+	return &c
 }

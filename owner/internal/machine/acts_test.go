@@ -1,53 +1,79 @@
 package machine
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/internal/layout"
 )
 
-// swarm draws the rates of a schedule. Half of the faults are left out of each, so that those that hide each
-// other come alone as well.
-func (w *world) swarm() {
-	rate := func(most float64) float64 {
-		if w.IntN(2) == 0 {
-			return 0
-		}
-		return most * w.Float64() * w.Float64()
-	}
-	act := func() float64 { return float64(w.IntN(2) * w.IntN(4)) }
-	w.rates = rates{
-		slow: rate(0.3), lostRequest: rate(0.2), lostReply: rate(0.3), late: rate(0.2), refused: rate(0.2),
-		watchBreak: rate(0.1), progressLost: rate(0.5), partialWatch: rate(0.8),
-		startFails: rate(0.7), startHangs: rate(0.3), stuck: rate(0.3),
-		returnsEarly: rate(0.3), flushFails: rate(0.3), flushHangs: rate(0.3),
-		requestHangs: rate(0.02), prepareFails: rate(0.5), prepareHangs: rate(0.3),
-		chaos: 50 * time.Millisecond << w.IntN(7),
-		cut:   act(), pause: act(), crash: act(), rejoin: 1 + act(), takeover: act(), duplicate: act() / 4,
-		leave: act(), drain: act(), pin: act(), lineage: act() / 4, full: act() / 2, evict: act() / 2, erase: act() / 4,
-	}
-	if w.IntN(2) == 0 {
-		w.rates.drift = 40_000 // of which a lease of 2 s takes 80 ms: well within the margin
-	}
-	if w.IntN(3) == 0 {
-		w.lessor = 20 * time.Millisecond
-	}
-}
+// act is a kind of thing that happens to a cluster.
+type act int
 
-// config draws what a process is.
-func (w *world) config() Config {
-	c := w.base
-	c.Member.Prepares = w.IntN(2) == 0
-	c.Member.Weight = 1
-	switch w.IntN(8) {
-	case 0:
-		c.Member.Weight = 2
-	case 1:
-		c.Member.Weight = w.IntN(2) * 3
-	}
-	c.Takeover = w.rates.takeover > 0 && w.IntN(2) == 0
-	return c
+// The acts: to a process, to the planner's, to many processes, by an operator, to the store.
+const (
+	actCut act = iota
+	actStop
+	actSleep
+	actStall
+	actSkew
+	actCrash
+	actLeave
+	actRejoin
+	actTakeover // crash, and its successor may take the id over
+	actDuplicate
+	actEvict
+	actStrikePlanner
+	actRollingRestart
+	actCrashLoop
+	actErase
+	actDetach
+	actDrain
+	actPin
+	actLineage
+	actStray
+	actFill
+	actOutage
+	actElect
+	actCompact
+	actRestore
+	actForeign
+	numActs
+)
+
+// acts are how each kind is called, and how often it comes against the common ones.
+var acts = [numActs]struct {
+	name   string
+	rarity float64
+}{
+	actCut:            {"cut off", 1},
+	actStop:           {"stopped", 1},
+	actSleep:          {"suspended", 1},
+	actStall:          {"halted", 0.3},
+	actSkew:           {"clock drifts", 0.5},
+	actCrash:          {"crash", 1},
+	actLeave:          {"leave", 1},
+	actRejoin:         {"boot", 1},
+	actTakeover:       {"crash and takeover", 1},
+	actDuplicate:      {"second process under one id", 0.25},
+	actEvict:          {"lease revoked", 0.5},
+	actStrikePlanner:  {"planner struck", 1},
+	actRollingRestart: {"rolling restart", 0.3},
+	actCrashLoop:      {"crash loop", 0.3},
+	actErase:          {"member record erased", 0.25},
+	actDetach:         {"member record detached", 0.25},
+	actDrain:          {"drain", 1},
+	actPin:            {"pin", 1},
+	actLineage:        {"lineage raised", 0.25},
+	actStray:          {"stray claim", 0.5},
+	actFill:           {"store full", 0.5},
+	actOutage:         {"outage", 0.3},
+	actElect:          {"election", 0.5},
+	actCompact:        {"compaction", 1},
+	actRestore:        {"backup or restore", 0.1},
+	actForeign:        {"foreign key", 1},
 }
 
 // act is one thing that happens to the cluster.
@@ -56,28 +82,8 @@ func (w *world) act() {
 		return
 	}
 	w.after(w.between(0, 2*w.rates.chaos), w.act)
-	r := &w.rates
-	acts := []struct {
-		weight float64
-		do     func(n *simNode)
-	}{
-		{r.cut, (*simNode).isolate},
-		{r.pause, (*simNode).suspend},
-		{r.crash, (*simNode).crash},
-		{r.leave, (*simNode).leave},
-		{r.rejoin, func(*simNode) { w.rejoin() }},
-		{r.duplicate, func(n *simNode) { w.boot(n.id, w.config()) }},
-		{r.evict, func(n *simNode) { w.evict(n.lease) }},
-		{r.erase, func(n *simNode) { w.operator("erases "+n.id, cas.Delete(w.keys.Member(n.id))) }},
-		{r.drain, func(n *simNode) { w.drain(n.id, w.IntN(2) == 0) }},
-		{r.pin, func(n *simNode) { w.pin(w.IntN(w.group.Shards), n.id) }},
-		{r.lineage, func(*simNode) { w.raiseLineage() }},
-		{r.full, func(*simNode) { w.fill() }},
-		{1, func(*simNode) { w.store.foreign() }},
-	}
-	var sum float64
-	for _, a := range acts {
-		sum += a.weight
+	if w.restoring {
+		return // operators have their hands full
 	}
 	live := w.live()
 	if len(live) == 0 {
@@ -85,34 +91,99 @@ func (w *world) act() {
 		return
 	}
 	n := live[w.IntN(len(live))]
+	a := w.draw()
+	w.acted |= 1 << a
+	w.checks.count["act: "+acts[a].name]++
+	switch a {
+	case actCut:
+		n.isolate(n.between(0, 2*n.c.TTL))
+	case actStop:
+		n.halt(stopped)
+	case actSleep:
+		n.halt(suspended)
+	case actStall:
+		n.halt(halted)
+	case actSkew:
+		n.skew()
+	case actCrash:
+		n.crash()
+	case actLeave:
+		n.leave()
+	case actRejoin:
+		w.rejoin()
+	case actTakeover:
+		n.crash()
+		w.start(n.id)
+	case actDuplicate:
+		w.start(n.id)
+	case actEvict:
+		w.evict(n.lease)
+	case actStrikePlanner:
+		w.strikePlanner(1 + w.IntN(3))
+	case actRollingRestart:
+		w.rollingRestart()
+	case actCrashLoop:
+		w.crashLoop(n.id, 2+w.IntN(6))
+	case actErase:
+		w.operator("erases "+n.id, cas.Delete(w.keys.Member(n.id)))
+	case actDetach:
+		w.detach(n.id)
+	case actDrain:
+		w.drain(n.id, w.IntN(2) == 0)
+	case actPin:
+		w.pin(w.IntN(w.group.Shards), n.id)
+	case actLineage:
+		w.raiseLineage(1 + w.IntN(40))
+	case actStray:
+		w.stray(w.IntN(w.group.Shards))
+	case actFill:
+		w.fill()
+	case actOutage:
+		w.outage()
+	case actElect:
+		w.elect(w.between(0, time.Second))
+	case actCompact:
+		w.compact()
+	case actRestore:
+		w.saveOrRestore()
+	default:
+		w.store.foreign()
+	}
+}
+
+// draw picks an act by the weights.
+func (w *world) draw() act {
+	var sum float64
+	for _, weight := range w.rates.acts {
+		sum += weight
+	}
 	pick := w.Float64() * sum
-	for _, a := range acts {
-		if pick -= a.weight; pick < 0 {
-			a.do(n)
-			return
+	for a, weight := range w.rates.acts {
+		if pick -= weight; pick < 0 {
+			return act(a)
 		}
 	}
+	return actForeign
 }
 
-func (n *simNode) isolate() {
+func (n *simNode) isolate(d time.Duration) {
 	n.cut = true
 	n.trace(n.name, "is cut off the store")
-	n.after(n.between(0, 2*n.c.TTL), n.heal)
+	n.after(d, n.heal)
 }
 
-// suspend is SIGSTOP, and SIGCONT after up to two TTLs.
-func (n *simNode) suspend() {
-	if n.paused {
+// start boots a process, once processes may start.
+func (w *world) start(id string) {
+	if w.restoring {
+		w.after(100*time.Millisecond, func() { w.start(id) })
 		return
 	}
-	n.paused = true
-	n.trace(n.name, "is paused")
-	n.after(n.between(0, 2*n.c.TTL), n.resume)
+	w.boot(id, w.config())
 }
 
 // rejoin boots a process: in the place of one that is gone, or a new one.
 func (w *world) rejoin() {
-	if len(w.live()) >= 6 {
+	if len(w.live()) >= w.most || w.restoring {
 		return
 	}
 	var gone []*simNode
@@ -122,19 +193,27 @@ func (w *world) rejoin() {
 		}
 	}
 	if len(gone) > 0 && w.IntN(3) > 0 {
-		w.boot(gone[w.IntN(len(gone))].id, w.config())
+		w.start(gone[w.IntN(len(gone))].id)
 		return
 	}
-	w.boot(string(rune('a'+w.names%26)), w.config())
+	w.start(w.fresh())
+}
+
+// fresh is an id that no process had, as a rule.
+func (w *world) fresh() string {
+	letter := string(rune('a' + w.names%26))
+	if w.most < 26 {
+		return letter
+	}
+	return fmt.Sprintf("%s%d", letter, w.names/26)
 }
 
 func (w *world) aliveUnder(id string) *simNode {
-	for _, n := range w.nodes {
-		if n.up && n.id == id {
-			return n
-		}
+	i := slices.IndexFunc(w.nodes, func(n *simNode) bool { return n.up && n.id == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return w.nodes[i]
 }
 
 // evict ends a living node's lease, unseen by it.
@@ -166,45 +245,38 @@ func (w *world) pin(s int, id string) {
 	w.operator("pins to "+id, cas.Put(key, layout.Encode(layout.Pin{Format: 1, Member: id})))
 }
 
-func (w *world) raiseLineage() {
+// raiseLineage raises it above every one that was ever in force.
+func (w *world) raiseLineage(by int) {
 	e := w.store.keys[w.keys.Config()]
 	if e.Rev == 0 {
 		return
 	}
 	c, _ := layout.Decode[layout.Config](e.Value)
-	c.Lineage += 1 + w.IntN(40)
+	w.lineage = max(w.lineage, c.Lineage) + by
+	c.Lineage = w.lineage
 	w.operator("raises the lineage", cas.Put(e.Key, layout.Encode(c)))
 }
 
-// fill has the store refuse writes for a while.
-func (w *world) fill() {
-	if w.store.full {
-		return
+// detach puts a member's record as it is, which detaches it from the member's lease: an operator's mistake.
+func (w *world) detach(id string) {
+	if e, ok := w.store.keys[w.keys.Member(id)]; ok {
+		w.operator("detaches "+id, cas.Put(e.Key, e.Value))
 	}
-	w.trace("op", "the store is full")
-	w.store.full = true
-	w.after(w.between(0, 8*time.Second), func() {
-		w.trace("op", "the store has space")
-		w.store.full = false
-	})
 }
 
-// relieve ends all faults: what still hangs is let go, and somebody eligible is there.
-func (w *world) relieve() {
-	w.calm = true
-	w.trace("", "no more faults")
-	w.store.full = false
-	for _, n := range w.nodes {
-		n.heal()
-		n.resume()
+// stray claims a shard under a lease that is no member's, or under none: another program's doing. If somebody owned it, he
+// can't know before he sees it.
+func (w *world) stray(s int) {
+	var lease cas.LeaseID
+	if w.IntN(2) == 0 {
+		lease = w.store.grant(w.now, w.between(0, 3*w.base.TTL)).ID // it may end just when its claim is reaped
 	}
-	for _, k := range append([]string(nil), w.store.sorted...) {
-		if kind, _, _ := w.keys.Parse(k); kind == layout.DrainKey && w.IntN(2) == 0 {
-			w.operator("undrains", cas.Delete(k))
-		}
+	v := w.sees()
+	if v.Config.Rev == 0 {
+		return
 	}
-	// One that nothing was ever said about.
-	c := w.base
-	c.Member.Weight = 1
-	w.boot("zz", c)
+	if old := v.Claims[s].Rev; old != 0 {
+		w.checks.robbed[s] = max(w.checks.robbed[s], w.checks.epoch(old))
+	}
+	w.operator(fmt.Sprintf("claims shard %d for lease %d", s, lease), cas.PutLeased(w.keys.Claim(s), []byte(`{"format":1,"member":"?"}`), lease))
 }

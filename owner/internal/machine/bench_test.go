@@ -37,6 +37,58 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
+// BenchmarkReplay is the machine alone, on all that has happened in some simulated schedules: joins, hand-offs and every kind
+// of fault. It tells how many steps a second one core makes.
+func BenchmarkReplay(b *testing.B) {
+	b.Run("small", func(b *testing.B) { replay(b, small, 50) })
+	b.Run("large", func(b *testing.B) { replay(b, large, 5) })
+}
+
+// recorded is an event that a node has taken. A list is kept as it came, since its view becomes the machine's.
+type recorded struct {
+	node *simNode
+	now  time.Duration
+	ev   Event
+	list cas.Snapshot
+}
+
+func replay(b *testing.B, z size, seeds uint64) {
+	var all []recorded
+	for seed := uint64(1); seed <= seeds; seed++ {
+		w := newWorld(seed, z.shards(seed))
+		w.record = func(n *simNode, ev Event) {
+			r := recorded{node: n, now: n.local(), ev: ev}
+			if _, ok := ev.(Listed); ok {
+				r.list = n.list
+			}
+			all = append(all, r)
+		}
+		z.run(w)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		events := make([]Event, len(all))
+		machines := make(map[*simNode]*Machine)
+		for i, r := range all {
+			events[i] = r.ev
+			if _, ok := r.ev.(Listed); ok {
+				events[i] = Listed{View: layout.Load(r.node.keys, r.node.group.Shards, r.list)}
+			}
+			if machines[r.node] == nil {
+				machines[r.node] = New(r.node.c)
+			}
+		}
+		b.StartTimer()
+		for i, r := range all {
+			machines[r.node].Step(r.now, events[i])
+		}
+	}
+	steps := float64(len(all)) * float64(b.N)
+	b.ReportMetric(steps/b.Elapsed().Seconds(), "steps/s")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/steps, "ns/step")
+}
+
 // atRest is a node that serves every other shard; b holds the rest, and plans.
 func atRest(shards int) (*Machine, time.Duration, int64) {
 	c := Config{

@@ -16,13 +16,14 @@ func (c *checks) sending(n *simNode, e Commit) {
 		c.w.fail("case 19: %s%v: %v", e.Kind, e.Shards, err)
 	}
 	c.w.mark(hashOf(string(e.Kind)) + e.ID)
+	c.txns[e.Kind]++
 	for _, o := range e.Txn.Then {
 		kind, s, _ := n.keys.Parse(o.Key)
 		if kind != layout.ClaimKey || e.Kind == Grant || e.Kind == Reap {
 			continue
 		}
-		for _, t := range n.running {
-			if t.shard == s && !t.forced && !(t.closed && t.inside == 0 && t.returned) {
+		for _, t := range n.at[s] {
+			if t.node == n && !t.forced && !(t.closed && t.inside == 0 && t.returned) {
 				c.w.fail("I5: %s sends %s of shard %d while its handler of epoch %v runs", n.name, e.Kind, s, t.epoch)
 			}
 		}
@@ -35,12 +36,26 @@ func (c *checks) sending(n *simNode, e Commit) {
 	}
 }
 
+// refused: a transaction that is refused again and again, as fast as the store answers, is a livelock though each of its steps
+// is right.
+func (c *checks) refused(n *simNode, e Commit) {
+	if n.now-n.second >= time.Second {
+		n.second, n.refusals = n.now, 0
+	}
+	if n.refusals++; n.refusals > 200+c.w.group.Shards/4 {
+		c.w.fail("%s has %d transactions refused in a second, %s%v the last", n.name, n.refusals, e.Kind, e.Shards)
+	}
+}
+
 // revoking: own trust is zero, and every gate closed, before the own lease is revoked; another's only by Takeover.
 func (c *checks) revoking(n *simNode, lease cas.LeaseID) {
 	if slices.Contains(n.leases, lease) {
-		for _, t := range n.running {
-			if t.admits() || lease == n.lease && !t.closed && !t.forced {
-				c.w.fail("%s revokes its lease while the gate of shard %d is open", n.name, t.shard)
+		c.txns["LEAVE"]++
+		for s := range n.at {
+			for _, t := range n.at[s] {
+				if t.node == n && (t.admits() || lease == n.lease && !t.closed && !t.forced) {
+					c.w.fail("%s revokes its lease while the gate of shard %d is open", n.name, s)
+				}
 			}
 		}
 		if lease == n.lease && n.trust != 0 {
@@ -56,7 +71,7 @@ func (c *checks) revoking(n *simNode, lease cas.LeaseID) {
 
 // evicted: lease ends by another's doing than its holder's. Then only the fence is left (I6).
 func (c *checks) evicted(lease cas.LeaseID) {
-	if !slices.Contains(c.w.actorLeases(), lease) {
+	if c.w.actor == nil || !slices.Contains(c.w.actor.leases, lease) {
 		c.ended[lease] = true
 	}
 }
@@ -87,8 +102,8 @@ func (c *checks) starting(t *simTenure) {
 	case n.m.latched:
 		w.fail("start rule: %s starts shard %d while leaving", n.name, t.shard)
 	}
-	for _, r := range n.running {
-		if r.shard == t.shard && !r.forced {
+	for _, r := range n.at[t.shard] {
+		if r.node == n && !r.forced {
 			w.fail("start rule: %s starts shard %d, epoch %v, while epoch %v runs", n.name, t.shard, t.epoch, r.epoch)
 		}
 	}
@@ -101,7 +116,7 @@ func (c *checks) opening(t *simTenure) {
 	if t.open || c.given[c.id(t)] {
 		c.w.fail("%s opens shard %d, epoch %v, again", t.node.name, t.shard, t.epoch)
 	}
-	c.served[t.shard] = c.w.now
+	c.served[t.shard], c.last = c.w.now, c.w.now
 }
 
 // admitted: a request is in. The claim is still there, and nobody else's: that is what trust is for (I3).
@@ -111,7 +126,7 @@ func (c *checks) admitted(t *simTenure) {
 	if n.local() >= n.bound {
 		c.w.fail("I3: %s admits to shard %d at %v: trust is over at %v", n.name, t.shard, n.local(), n.bound)
 	}
-	if c.ended[t.lease] {
+	if c.ended[t.lease] || t.epoch <= c.robbed[t.shard] {
 		return
 	}
 	e := c.w.store.keys[c.w.keys.Claim(t.shard)]
@@ -186,17 +201,25 @@ func (c *checks) exited(n *simNode) {
 	case n.err != nil && c.graceful:
 		c.w.fail("I10: %s exits: %v", n.name, n.err)
 	case n.err != nil:
-		if _, ok := errors.AsType[*Abandoned](n.err); ok {
-			break // the store could not be reached
-		}
-		if _, ok := errors.AsType[*Taken](n.err); !ok {
-			c.w.fail("%s exits: %v", n.name, n.err)
-		}
-		if !c.duplicated(n) {
-			c.w.fail("%s exits, but nobody else had its id: %v", n.name, n.err)
-		}
+		c.exitedFor(n)
 	}
 	c.count["exit"]++
+}
+
+func (c *checks) exitedFor(n *simNode) {
+	if _, ok := errors.AsType[*Abandoned](n.err); ok {
+		c.count["exit: Abandoned"]++ // the store could not be reached
+		return
+	}
+	if _, ok := errors.AsType[*Taken](n.err); ok && c.duplicated(n) {
+		c.count["exit: Taken"]++
+		return
+	}
+	if _, ok := errors.AsType[*Restored](n.err); ok && n.born < c.w.gen {
+		c.count["exit: Restored"]++
+		return
+	}
+	c.w.fail("%s exits without cause: %v", n.name, n.err)
 }
 
 // duplicated: another process used n's id.

@@ -20,11 +20,17 @@ type checks struct {
 	given   map[tenureID]bool    // TRANSFER or RELEASE was sent for it
 	sealed  []shard.Epoch        // the users' resource: what each shard was last sealed with
 	written []shard.Epoch        // and the epoch of the last write that it took
-	ended   map[cas.LeaseID]bool // leases that were ended by others than their holders
+	ended   map[cas.LeaseID]bool // leases that were ended by others than their holders, or of which a node can't know
+	robbed  []shard.Epoch        // by shard: highest epoch whose claim an operator has overwritten
 	dark    []time.Duration      // since when a shard refuses requests; -1: it was never served
 	served  []time.Duration
 
+	handed  int           // shards that were given to another member than before
+	expired time.Duration // a lease ended by itself
+	last    time.Duration // a claim, a move or a member record changed, or a gate opened
+
 	count map[string]int // how often what was seen: coverage
+	txns  map[Kind]int   // transactions that were sent
 }
 
 type tenureID struct {
@@ -38,6 +44,7 @@ func (c *checks) init(w *world) {
 		w: w, claimed: make([]shard.Epoch, n), sealed: make([]shard.Epoch, n), written: make([]shard.Epoch, n),
 		begun: make(map[tenureID]bool), given: make(map[tenureID]bool), ended: make(map[cas.LeaseID]bool),
 		dark: make([]time.Duration, n), served: make([]time.Duration, n), count: make(map[string]int),
+		robbed: make([]shard.Epoch, n), txns: make(map[Kind]int),
 	}
 	for s := range c.dark {
 		c.dark[s] = -1
@@ -51,18 +58,22 @@ func (c *checks) id(t *simTenure) tenureID { return tenureID{t.node.seqn, t.shar
 func (c *checks) changed(why string, before cas.Entry, ev cas.Event) {
 	w := c.w
 	kind, s, id := w.keys.Parse(ev.Key)
-	c.count[why]++
 	w.mark(hashOf(why) + uint64(ev.Rev)<<8 + hashOf(ev.Key))
 	if w.actor == nil && why != "expired" {
 		return // an operator's
+	}
+	c.count[why]++
+	c.last = w.now
+	if why == "expired" {
+		c.expired = w.now
 	}
 	if !ev.Deleted && ev.Lease == 0 && kind != layout.ConfigKey {
 		w.fail("%s puts %s under no lease", why, ev.Key)
 	}
 	switch Kind(why) {
 	case Grant, Move, Cancel, Reap:
-		if oldest := c.oldest(); oldest.Key != w.keys.Member(w.actor.id) || oldest.Created != w.actor.created {
-			w.fail("I7: %s of %s lands, which is not the oldest member: that is %s", why, w.actor.name, oldest.Key)
+		if oldest, id, _ := w.sees().Oldest(); !c.misled(w.actor) && (id != w.actor.id || oldest.Created != w.actor.created) {
+			w.fail("I7: %s of %s lands, which is not the oldest member: that is %s", why, w.actor.name, id)
 		}
 	}
 	switch kind {
@@ -71,7 +82,7 @@ func (c *checks) changed(why string, before cas.Entry, ev cas.Event) {
 	case layout.MoveKey:
 		c.moveChanged(Kind(why), s, before, ev)
 	case layout.MemberKey:
-		if why == string(Join) && before.Rev != 0 {
+		if why == string(Join) && before.Lease != 0 {
 			w.fail("%s overwrites the member %s", why, id)
 		}
 		if why == string(Update) && before.Lease != ev.Lease {
@@ -80,33 +91,23 @@ func (c *checks) changed(why string, before cas.Entry, ev cas.Event) {
 	}
 }
 
-func (c *checks) oldest() cas.Entry {
-	var oldest cas.Entry
-	at, _ := slices.BinarySearch(c.w.store.sorted, c.w.keys.Member(""))
-	for _, k := range c.w.store.sorted[at:] {
-		if kind, _, _ := c.w.keys.Parse(k); kind != layout.MemberKey {
-			break
-		}
-		if e := c.w.store.keys[k]; oldest.Rev == 0 || e.Created < oldest.Created {
-			oldest = e
-		}
+// misled: n may plan though others are older: it has lost events, and does not know them; or has not seen yet that the store
+// was restored; or an operator's put has detached its record from its lease, which leaves the record's creation, that plans
+// compare. Plans of two at once are no danger, because each transaction compares what it changes.
+func (c *checks) misled(n *simNode) bool {
+	if n.born < c.w.gen {
+		return true
 	}
-	return oldest
+	own := c.w.store.keys[c.w.keys.Member(n.id)]
+	detached := own.Lease == 0 && own.Created == n.created
+	return detached || n.blind || n.blindAt != 0 && n.now-n.blindAt < 4*RequestTimeout(n.c.TTL)
 }
 
 // memberOf is the record under lease.
-func (c *checks) memberOf(lease cas.LeaseID) (layout.Member, bool) {
-	l := c.w.store.leases[lease]
-	if l == nil {
-		return layout.Member{}, false
-	}
-	for _, k := range l.keys {
-		if kind, _, _ := c.w.keys.Parse(k); kind == layout.MemberKey {
-			m, err := layout.Decode[layout.Member](c.w.store.keys[k].Value)
-			return m, err == nil
-		}
-	}
-	return layout.Member{}, false
+func (c *checks) memberOf(lease cas.LeaseID) (layout.MemberState, bool) {
+	id, ok := c.w.sees().MemberOf(lease)
+	m := c.w.sees().Members[id]
+	return m, ok && m.Err == nil
 }
 
 func (c *checks) claimChanged(why Kind, s int, before cas.Entry, ev cas.Event) {
@@ -137,7 +138,14 @@ func (c *checks) claimChanged(why Kind, s int, before cas.Entry, ev cas.Event) {
 			w.fail("I1: %s releases shard %d, which lease %d holds", w.actor.name, s, before.Lease)
 		}
 	case why == Reap && ev.Deleted:
-		if m, ok := c.memberOf(before.Lease); ok {
+		// A record that is younger is of a node that will give them up. A planner that never saw the record takes the claim
+		// for a dead one's, and its owner is as badly off as if its lease had ended.
+		m, ok := c.memberOf(before.Lease)
+		switch {
+		case !ok || m.Created > before.Rev:
+		case c.misled(w.actor):
+			c.ended[before.Lease] = true
+		default:
 			w.fail("I8: shard %d of the member %s is reaped", s, m.ID)
 		}
 	case (why == "expired" || why == "revoked") && ev.Deleted:
@@ -152,18 +160,19 @@ func (c *checks) claimChanged(why Kind, s int, before cas.Entry, ev cas.Event) {
 			w.fail("case 16: %s gives shard %d to lease %d, member %v %+v", why, s, ev.Lease, ok, m)
 		}
 	}
+	if why != Reclaim {
+		c.handed++
+	}
 	epoch := c.epoch(ev.Rev)
-	if epoch <= c.claimed[s] {
+	if epoch <= c.claimed[s] && !w.restoring {
 		w.fail("I2: shard %d gets epoch %v after %v", s, epoch, c.claimed[s])
 	}
-	c.claimed[s] = epoch
+	c.claimed[s] = max(epoch, c.claimed[s])
 }
 
 // epoch is what a claim of revision rev stands for now.
 func (c *checks) epoch(rev int64) shard.Epoch {
-	cfg := c.w.store.keys[c.w.keys.Config()]
-	v, _ := layout.Decode[layout.Config](cfg.Value)
-	e, _ := shard.NewEpoch(v.Lineage, rev)
+	e, _ := shard.NewEpoch(c.w.sees().Config.Lineage, rev)
 	return e
 }
 

@@ -39,6 +39,7 @@ type transactions struct {
 	probing   bool          // PROBE is under way
 	probed    []int         // shards that wait for its answer
 	probeAt   time.Duration // try again then
+	refusedAt int64         // a conflict was at that revision, and nothing was applied since; 0: none
 }
 
 type transaction struct {
@@ -46,6 +47,7 @@ type transaction struct {
 	shards []int
 	lease  cas.LeaseID // own, when sent
 	head   int64       // the reply can't be older
+	view   int64       // it was made from the view at this revision
 	puts   bool        // a full store would have refused it
 	sent   time.Duration
 }
@@ -64,7 +66,7 @@ func (m *Machine) commit(kind Kind, shards []int, txn cas.Txn) uint64 {
 	t := &m.txns
 	t.last++
 	puts := slices.ContainsFunc(txn.Then, func(o cas.Op) bool { return !o.Delete })
-	t.open[t.last] = transaction{kind: kind, shards: shards, lease: m.member.lease, head: m.head, puts: puts, sent: m.now}
+	t.open[t.last] = transaction{kind: kind, shards: shards, lease: m.member.lease, head: m.head, view: m.view.Rev, puts: puts, sent: m.now}
 	m.emit(Commit{ID: t.last, Kind: kind, Shards: shards, Txn: txn})
 	return t.last
 }
@@ -74,8 +76,31 @@ const unsent = ^uint64(0)
 
 // want puts s into the next transaction of kind. It is in no other until that has been answered.
 func (m *Machine) want(kind Kind, target string, s int) {
-	m.slots[s].txn = unsent
+	sl := m.slots[s]
+	sl.txn, sl.asked = unsent, asked{kind, m.stands(kind, s)}
 	m.txns.intents = append(m.txns.intents, intent{kind, target, s})
+}
+
+// stands is what a transaction of kind for s would compare.
+func (m *Machine) stands(kind Kind, s int) int64 {
+	switch kind {
+	case SetReady:
+		if m.view.Moves[s].Ready {
+			return 0 // done
+		}
+		return m.view.Moves[s].Created
+	case Decline:
+		return m.view.Moves[s].Created
+	case Unavoid:
+		return m.view.Avoids[s][m.c.Member.ID].Created
+	}
+	return m.view.Claims[s].Rev
+}
+
+// overtaken: the view has gone past what the shard's transaction compares. It was applied, or never will be: there is nothing to
+// wait for, and its answer may be long in coming.
+func (m *Machine) overtaken(s int, sl *slot) bool {
+	return sl.txn != 0 && m.stands(sl.asked.kind, s) != sl.asked.rev
 }
 
 // feed has as many of the starved look again as the window could take: all of them each time would cost, in a node
@@ -228,6 +253,10 @@ func (m *Machine) committed(ev Committed) {
 	case isConflict:
 		wait = conflict.Rev
 		m.await(wait, 0)
+		if m.contradicted(t, conflict.Rev) {
+			retry = m.now + retryAfter
+			m.emit(Relist{})
+		}
 	case errors.Is(ev.Err, cas.ErrLeaseNotFound):
 		retry = m.now + retryAfter
 		m.emit(Relist{}) // the view shows a member that is gone
@@ -245,6 +274,9 @@ func (m *Machine) committed(ev Committed) {
 		m.txns.fullUntil, m.txns.holdUntil = 0, 0
 		m.dirtyAll()
 	}
+	if ev.Err == nil {
+		m.txns.refusedAt = 0
+	}
 	if ev.Err == nil && t.puts {
 		m.txns.wrote, m.txns.wroteAt = true, max(m.txns.wroteAt, t.sent)
 	}
@@ -254,6 +286,9 @@ func (m *Machine) committed(ev Committed) {
 	}
 	switch t.kind {
 	case Probe:
+		if isConflict {
+			retry = m.now + retryAfter // the own record is not what the view shows: nothing to do before that shows
+		}
 		m.probeAnswered(retry)
 	case Configure, Join, Update:
 		if retry != 0 {
@@ -265,19 +300,29 @@ func (m *Machine) committed(ev Committed) {
 		m.member.otherSure = m.member.otherSure || t.kind == Join && isConflict && m.now >= m.member.otherUntil
 	case Grant, Move, Cancel, Reap:
 		m.txns.planOpen--
-		m.planAnswered(wait, retry, isConflict)
+		m.planAnswered(wait, retry, isConflict && retry == 0)
 	default:
 		m.txns.shardOpen--
 		m.dirty = append(m.dirty, t.shards...)
 		for _, s := range t.shards {
-			sl := m.slots[s]
-			sl.txn, sl.wait = 0, wait
-			sl.retryAt = max(sl.retryAt, retry)
+			if sl := m.slots[s]; sl.txn == ev.ID {
+				sl.txn, sl.wait = 0, wait
+				sl.retryAt = max(sl.retryAt, retry)
+			}
 		}
 	}
 	if errors.Is(ev.Err, cas.ErrLeaseNotFound) && t.kind.underOwnLease() && t.lease == m.member.lease {
 		m.leaseGone()
 	}
+}
+
+// contradicted notes a conflict, and reports whether t was made from a view that had already reached the conflict before. One
+// is another node's doing, between the view and the store. Two say that what the view shows is perhaps not there: etcd has lost
+// events, and what a view is wrong about would be tried again as fast as the store refuses it.
+func (m *Machine) contradicted(t transaction, rev int64) bool {
+	before := m.txns.refusedAt
+	m.txns.refusedAt = rev
+	return before != 0 && t.view >= before
 }
 
 // underOwnLease: the transaction puts a key under this node's own lease.

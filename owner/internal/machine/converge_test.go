@@ -2,15 +2,18 @@ package machine
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/tenure-go/tenure/internal/layout"
 	"github.com/tenure-go/tenure/shard"
 )
 
 // unsettled says what is missing for I9, or "". The store alone is asked, and the gates.
 func (w *world) unsettled() string {
-	v := layout.Load(w.keys, w.group.Shards, w.store.list())
+	v := w.sees()
 	for _, n := range w.nodes {
 		if n.up && n.leaving {
 			return n.name + " has not left"
@@ -37,8 +40,7 @@ func (w *world) unsettled() string {
 			return fmt.Sprintf("shard %d is not served by %s", s, holder.ID)
 		}
 	}
-	in := planInput(v)
-	if plan := w.planner.Plan(in); len(plan.Grants)+len(plan.Moves)+len(plan.Cancels) > 0 {
+	if plan := w.planner.Plan(planInput(v)); len(plan.Grants)+len(plan.Moves)+len(plan.Cancels) > 0 {
 		return fmt.Sprintf("the plan is %+v", plan)
 	}
 	return w.unbalanced(v)
@@ -56,9 +58,9 @@ func (w *world) avoidedByAll(v *layout.View, s int) bool {
 }
 
 func (w *world) servedBy(holder layout.MemberState, s int, claim layout.ClaimState) bool {
-	for _, n := range w.nodes {
-		if t := n.tenures[s]; n.up && n.lease == claim.Lease && t != nil {
-			return t.epoch.Revision() == claim.Rev && t.admits() && holder.ID == n.id
+	for _, t := range w.at[s] {
+		if n := t.node; n.lease == claim.Lease && n.id == holder.ID && t == n.tenures[s] {
+			return t.epoch.Revision() == claim.Rev && t.admits()
 		}
 	}
 	return false
@@ -118,6 +120,19 @@ func (w *world) settle(limit time.Duration) time.Duration {
 		if w.now-began > limit {
 			w.fail("I9: %v after the last fault, %s", w.now-began, why)
 		}
-		w.run(w.now + 100*time.Millisecond)
+		w.run(w.now + w.poll)
+	}
+}
+
+// sameViews: what nodes have followed change by change is what a list shows.
+func (w *world) sameViews() {
+	listed := layout.Load(w.keys, w.group.Shards, w.store.list())
+	for _, n := range w.live() {
+		v := *n.m.View()
+		v.Rev, v.Cluster = listed.Rev, listed.Cluster // revisions of other keys make no difference
+		if !reflect.DeepEqual(listed, &v) {
+			w.fail("%s has another view than the store (-store +view):\n%s", n.name,
+				cmp.Diff(listed, &v, cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateErrors()))
+		}
 	}
 }

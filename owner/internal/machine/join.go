@@ -58,12 +58,17 @@ func (m *Machine) joinGroup() {
 		return
 	}
 	key := m.keys.Member(m.c.Member.ID)
-	vacant := []cas.Cond{cas.Absent(key), m.configCond()}
 	if rev, ok := m.view.Corpses[m.c.Member.ID]; ok {
-		vacant[0] = cas.AtRev(key, rev) // under no lease, so it would never go
+		// Under no lease, so it would never go. Put over it, the record would keep the corpse's creation, and this node
+		// be older than members that were here before: two planners, of which neither's transactions fail (I7).
+		m.member.txn = m.commit(Join, nil, cas.Txn{
+			If:   []cas.Cond{cas.AtRev(key, rev), m.configCond()},
+			Then: []cas.Op{cas.Delete(key)},
+		})
+		return
 	}
 	m.member.txn = m.commit(Join, nil, cas.Txn{
-		If:   vacant,
+		If:   []cas.Cond{cas.Absent(key), m.configCond()},
 		Then: []cas.Op{cas.PutLeased(key, layout.Encode(m.wanted()), m.member.lease)},
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/cas"
+	"github.com/tenure-go/tenure/internal/layout"
 )
 
 // Margin is how long before the lease can expire a node stops to act as owner: a tenth of the TTL, at
@@ -95,6 +96,7 @@ func (m *Machine) countTrust() {
 	if until > mb.trust && mb.lease != 0 {
 		if mb.trust == 0 {
 			m.dirtyAll()
+			m.replan()
 		}
 		mb.trust = until
 		m.emit(Trust{Until: until})
@@ -118,6 +120,12 @@ func (m *Machine) steerMembership() {
 	waiting := mb.txn != 0 || m.view.Rev < mb.wait || m.now < mb.retryAt
 	switch {
 	case mb.lease != 0 && present && own.Lease == mb.lease:
+		if mb.created != own.Created && m.heldBefore(own.Created) {
+			// Of a record under this lease that was erased before it was seen: the planner may be about to reap them.
+			m.giveUp("its lease holds claims that are older than the member record")
+			m.takeLease()
+			return
+		}
 		if mb.created != own.Created {
 			mb.created, mb.joined, mb.other = own.Created, true, 0
 			m.replan()
@@ -139,6 +147,13 @@ func (m *Machine) steerMembership() {
 	default:
 		m.takeLease()
 	}
+}
+
+// heldBefore: there is a claim under this node's lease from before rev.
+func (m *Machine) heldBefore(rev int64) bool {
+	return slices.ContainsFunc(m.view.Claims, func(c layout.ClaimState) bool {
+		return c.Rev != 0 && c.Rev < rev && c.Lease == m.member.lease
+	})
 }
 
 func (m *Machine) leaseGranted(ev LeaseGranted) {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ type modelStore struct {
 	leases  map[cas.LeaseID]*modelLease
 	last    cas.LeaseID
 	log     []cas.Change // what happened, in order; revisions of others' keys are not in it
+	dropped int64        // what happened up to there was compacted away
 	full    bool         // refuses puts
 
 	// changed sees each event before it shows. why is the transaction's kind, or "expired".
@@ -44,7 +46,7 @@ func newModelStore() *modelStore {
 func (s *modelStore) foreign() { s.rev++ }
 
 func (s *modelStore) list() cas.Snapshot {
-	snap := cas.Snapshot{Rev: s.rev, Cluster: s.cluster}
+	snap := cas.Snapshot{Rev: s.rev, Cluster: s.cluster, Entries: make([]cas.Entry, 0, len(s.sorted))}
 	for _, k := range s.sorted {
 		snap.Entries = append(snap.Entries, s.keys[k])
 	}
@@ -164,6 +166,32 @@ func (s *modelStore) revoke(why string, id cas.LeaseID) error {
 	delete(s.leases, id)
 	s.apply(why, ops)
 	return nil
+}
+
+// compact forgets what happened up to rev.
+func (s *modelStore) compact(rev int64) {
+	if rev > s.dropped {
+		s.log, s.dropped = s.since(rev), rev
+	}
+}
+
+// clone is a backup of s.
+func (s *modelStore) clone() *modelStore {
+	c := *s
+	c.keys, c.sorted = maps.Clone(s.keys), slices.Clone(s.sorted)
+	c.leases = make(map[cas.LeaseID]*modelLease, len(s.leases))
+	for id, l := range s.leases {
+		c.leases[id] = &modelLease{ttl: l.ttl, expires: l.expires, keys: slices.Clone(l.keys)}
+	}
+	c.log, c.dropped = nil, s.rev
+	return &c
+}
+
+// elect has another leader take over: it does not know how far each lease has run, and gives each its full TTL again.
+func (s *modelStore) elect(now time.Duration) {
+	for _, l := range s.leases {
+		l.expires = now + l.ttl
+	}
 }
 
 // since is the log after rev.

@@ -71,8 +71,8 @@ func (m *Machine) membersChanged() {
 
 // steerPlan does the planner's work, if it is this node's.
 func (m *Machine) steerPlan() {
-	if m.view == nil || !m.Planning() {
-		m.plan.queue, m.plan.underWay = nil, false
+	if m.view == nil || !m.Planning() || !m.trusted() {
+		m.plan.queue, m.plan.underWay = nil, false // another may be at it by now
 		return
 	}
 	m.sendPlan()
@@ -161,7 +161,7 @@ func (m *Machine) coldWait() bool {
 	}
 	if eligible == 0 {
 		m.plan.coldSince = 0
-		return true
+		return false // the plan says so
 	}
 	if m.plan.coldSince == 0 {
 		m.plan.coldSince = m.now
@@ -185,7 +185,7 @@ func (m *Machine) replan() { m.planAgain(m.now + max(coalesce, min(4*m.plan.took
 func (m *Machine) planAgain(at time.Duration) { m.plan.at = sooner(m.plan.at, at) }
 
 func (p *planner) next(m *Machine) time.Duration {
-	if !m.Planning() || p.underWay || m.txns.planOpen > 0 || len(p.queue) > 0 || m.view.Rev < p.wait {
+	if !m.Planning() || !m.trusted() || p.underWay || m.txns.planOpen > 0 || len(p.queue) > 0 || m.view.Rev < p.wait {
 		return 0
 	}
 	return p.at

@@ -2,5 +2,8 @@
 
 package machine
 
-// defaultRuns is fewer under the race detector: the machine has nothing to race with.
-const defaultRuns = 80
+// Fewer under the race detector: the machine has nothing to race with.
+const (
+	defaultRuns = 80
+	largeRuns   = 0
+)

@@ -2,5 +2,8 @@
 
 package machine
 
-// defaultRuns is how many schedules an ordinary test run plays.
-const defaultRuns = 1000
+// How many small and large schedules an ordinary test run plays.
+const (
+	defaultRuns = 3000
+	largeRuns   = 12
+)

@@ -3,17 +3,14 @@ package machine
 import (
 	"flag"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/tenure-go/tenure/internal/layout"
-	"github.com/tenure-go/tenure/shard"
 )
 
 var (
@@ -23,41 +20,18 @@ var (
 	simTail = flag.Int("sim.tail", 400, "lines of a failed schedule's trace that are printed")
 )
 
-// schedule is one seed's life: a cluster of random shape lives through random faults; then they end, and I9
-// has to come about.
-func schedule(w *world) {
-	w.base = Config{
-		Member:         layout.Member{Member: shard.Member{Version: "test"}},
-		TTL:            2 * time.Second,
-		StartTimeout:   time.Second,
-		PrepareTimeout: time.Second,
-		DrainTimeout:   800 * time.Millisecond,
-		NeverForce:     w.IntN(8) == 0,
-		MinMembers:     1 + w.IntN(3),
-		Settle:         200 * time.Millisecond,
-	}
-	w.swarm()
-	for i := range 1 + w.IntN(4) {
-		w.after(w.between(0, time.Second), func() { w.boot(string(rune('a'+i)), w.config()) })
-	}
-	w.after(0, w.expireLeases)
-	w.after(0, w.traffic)
-	w.after(w.between(0, 3*time.Second), w.act)
-	w.run(w.between(5*time.Second, 20*time.Second))
-	w.relieve()
-	limit := 45 * time.Second
-	if w.base.NeverForce {
-		limit *= 2 // a handler that is stuck keeps its shard for up to 25 s, more than once
-	}
-	w.took = w.settle(limit)
-	if w.seed%32 == 0 {
-		// A back-off lasts up to five minutes.
-		w.run(w.now + 6*time.Minute)
-		w.settle(time.Second)
-		if v := layout.Load(w.keys, w.group.Shards, w.store.list()); len(v.Avoids) > 0 {
-			w.fail("I9: avoids are left: %v", v.Avoids)
-		}
-	}
+// size is a kind of schedule.
+type size struct {
+	name   string // of its test
+	shards func(seed uint64) int
+	run    func(*world)
+	runs   int      // in an ordinary test run
+	sees   []string // what three thousand schedules have to have come to: a fault that never happens proves nothing
+}
+
+// play runs a schedule, and returns what it violated.
+func (z size) play(seed uint64, tracing bool) (w *world, broken string) {
+	return play(seed, z.shards(seed), tracing, z.run)
 }
 
 // play runs a schedule, and returns what it violated.
@@ -77,27 +51,69 @@ func play(seed uint64, shards int, tracing bool, run func(*world)) (w *world, br
 	return w, ""
 }
 
-// shardsOf is the size of a seed's group.
-func shardsOf(seed uint64) int {
-	if seed%100 == 0 {
-		return 150 // more than a transaction holds
-	}
-	return int(1 + hashOf(fmt.Sprint(seed))%10)
-}
-
 func report(t *testing.T, name string, seed uint64, shards int, run func(*world)) {
 	t.Helper()
 	w, broken := play(seed, shards, true, run)
 	lines := w.lines[max(0, len(w.lines)-*simTail):]
-	t.Errorf("seed %d: %s\n%s\nseed %d: %s\nreplay: go test ./owner/internal/machine -run '%s' -sim.seed=%d",
+	t.Errorf("seed %d: %s\n%s\nseed %d: %s\nreplay: go test ./owner/internal/machine -run '^%s$' -sim.seed=%d",
 		seed, broken, strings.Join(lines, "\n"), seed, broken, name, seed)
 }
 
-// TestSim plays thousands of short schedules. Invariants I1 to I9 are checked at every event.
-func TestSim(t *testing.T) {
+// tally is what many schedules came to.
+type tally struct {
+	mu      sync.Mutex // guards the rest
+	next    int
+	steps   int
+	virtual time.Duration
+	slowest time.Duration // from the last fault to I9
+	of      uint64        // that seed's
+	failed  []uint64
+	count   map[string]int
+}
+
+// draw is the next schedule's number; false once there are enough, or enough have failed.
+func (y *tally) draw(runs int) (int, bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.next >= runs || len(y.failed) >= 3 {
+		return 0, false
+	}
+	y.next++
+	return y.next - 1, true
+}
+
+func (y *tally) add(seed uint64, w *world, broken string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.steps += w.steps
+	y.virtual += w.now
+	if w.took > y.slowest {
+		y.slowest, y.of = w.took, seed
+	}
+	for k, n := range w.checks.count {
+		y.count[k] += n
+	}
+	if bits.OnesCount64(w.acted&^(1<<actForeign|1<<actRejoin)) >= 3 {
+		y.count[threeKinds]++
+	}
+	if broken != "" {
+		y.failed = append(y.failed, seed)
+	}
+}
+
+const threeKinds = "schedules with three kinds of acts or more"
+
+func (y *tally) String() string {
+	return fmt.Sprintf("%d schedules, %d steps, %.0f h of cluster life; slowest to settle: %v (seed %d)",
+		y.next, y.steps, y.virtual.Hours(), y.slowest.Round(time.Millisecond), y.of)
+}
+
+// test plays as many schedules as the flags say, on all processors.
+func (z size) test(t *testing.T) {
 	if *simSeed != 0 {
-		w, broken := play(*simSeed, shardsOf(*simSeed), true, schedule)
+		w, broken := z.play(*simSeed, true)
 		t.Log(strings.Join(w.lines, "\n"))
+		t.Logf("digest %x after %d steps", w.hash, w.steps)
 		if broken != "" {
 			t.Fatal(broken)
 		}
@@ -105,52 +121,48 @@ func TestSim(t *testing.T) {
 	}
 	runs := *simRuns
 	if runs == 0 {
-		runs = defaultRuns
+		runs = z.runs
+		if testing.Short() {
+			runs /= 10
+		}
 	}
-	var next, steps, virtual, slowest atomic.Int64
-	var mu sync.Mutex
-	var failed []uint64
-	count := make(map[string]int)
+	if runs == 0 {
+		t.Skip("too many steps for the race detector, or -short; ask for them with -sim.runs")
+	}
+	y := tally{count: make(map[string]int)}
 	began := time.Now()
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for {
-				i := next.Add(1) - 1
-				mu.Lock()
-				enough := len(failed) >= 3
-				mu.Unlock()
-				if i >= int64(runs) || enough {
-					return
-				}
+			for i, more := y.draw(runs); more; i, more = y.draw(runs) {
 				seed := *simFrom + uint64(i)
-				w, broken := play(seed, shardsOf(seed), false, schedule)
-				steps.Add(int64(w.steps))
-				virtual.Add(int64(w.now))
-				mu.Lock()
-				slowest.Store(max(slowest.Load(), int64(w.took)))
-				for k, n := range w.checks.count {
-					count[k] += n
-				}
+				w, broken := z.play(seed, false)
+				y.add(seed, w, broken)
 				if broken != "" {
-					failed = append(failed, seed)
+					t.Logf("seed %d: %s", seed, broken)
 				}
-				mu.Unlock()
+				if every := max(1000, runs/50); (i+1)%every == 0 {
+					t.Logf("%d of %d after %v", i+1, runs, time.Since(began).Round(time.Second))
+				}
 			}
 		})
 	}
 	wg.Wait()
 	took := time.Since(began)
-	t.Logf("%d schedules, %d steps, %.0f h of cluster life in %v: %.0f steps/s; slowest to settle: %v",
-		runs, steps.Load(), time.Duration(virtual.Load()).Hours(), took.Round(time.Millisecond),
-		float64(steps.Load())/took.Seconds(), time.Duration(slowest.Load()))
+	t.Logf("%v; in %v: %.0f schedules/s, %.0f steps/s", &y, took.Round(time.Millisecond),
+		float64(y.next)/took.Seconds(), float64(y.steps)/took.Seconds())
 	if testing.Verbose() {
-		logCounts(t, count)
+		logCounts(t, y.count)
 	}
-	slices.Sort(failed)
-	for i, seed := range failed {
+	for _, what := range z.sees {
+		if y.next >= 3000 && y.count[what] == 0 {
+			t.Errorf("%q did not happen in %d schedules", what, y.next)
+		}
+	}
+	slices.Sort(y.failed)
+	for i, seed := range y.failed {
 		if i == 0 {
-			report(t, "TestSim", seed, shardsOf(seed), schedule)
+			report(t, z.name, seed, z.shards(seed), z.run)
 		} else {
 			t.Errorf("seed %d fails too", seed)
 		}

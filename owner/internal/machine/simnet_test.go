@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/cas"
@@ -11,7 +12,7 @@ import (
 // answer runs in the process exactly once.
 func request[R any](n *simNode, apply func() (R, error), answer func(R, error)) {
 	var zero R
-	sent, timeout := n.now, RequestTimeout(n.c.TTL)
+	sent, timeout, gen := n.now, RequestTimeout(n.c.TTL), n.gen
 	uncertain := func() {
 		n.later(sent+timeout-n.now, func() { answer(zero, cas.ErrUncertain) })
 	}
@@ -20,7 +21,7 @@ func request[R any](n *simNode, apply func() (R, error), answer func(R, error)) 
 		return
 	}
 	lostRequest, lostReply := n.odds(n.rates.lostRequest), n.odds(n.rates.lostReply)
-	there := n.delay()
+	there := n.delay() + n.fixed // which includes the commit
 	if n.odds(n.rates.late) {
 		there = n.between(0, 3*timeout)
 	}
@@ -29,7 +30,7 @@ func request[R any](n *simNode, apply func() (R, error), answer func(R, error)) 
 		lostReply = true
 	}
 	n.after(there, func() {
-		if lostRequest || n.cut {
+		if lostRequest || n.cut || n.down || n.gen != gen {
 			if there < timeout {
 				uncertain()
 			}
@@ -46,7 +47,7 @@ func request[R any](n *simNode, apply func() (R, error), answer func(R, error)) 
 			return
 		}
 		n.after(back, func() {
-			if n.cut {
+			if n.cut || n.gen != gen {
 				uncertain()
 				return
 			}
@@ -57,7 +58,7 @@ func request[R any](n *simNode, apply func() (R, error), answer func(R, error)) 
 
 // relist lists and watches, in turn, as duty 2 has it.
 func (n *simNode) relist() {
-	n.watching = false
+	n.watching, n.asked = false, 0
 	if n.listing {
 		n.listAgain = true
 		return
@@ -71,10 +72,27 @@ func (n *simNode) relist() {
 				n.later(n.between(0, 200*time.Millisecond), n.relist)
 				return
 			}
-			n.watching, n.pos = true, s.Rev
-			n.inStream(func() { n.step(Listed{View: layout.Load(n.keys, n.group.Shards, s)}) })
+			n.watching, n.pos, n.lives = true, s.Rev, n.gen
+			n.watches++
+			n.inStream(func() { n.listed(s) })
 			n.pump()
 		})
+}
+
+// listed gives the machine a list. If it shows that the store went back, the node has to end.
+func (n *simNode) listed(s cas.Snapshot) {
+	back := false
+	if v := n.m.View(); v != nil {
+		back = s.Rev < v.Rev || s.Cluster != v.Cluster
+	}
+	n.list = s
+	if n.blind {
+		n.blind, n.blindAt = false, n.now
+	}
+	n.step(Listed{View: layout.Load(n.keys, n.group.Shards, s)})
+	if back && n.up {
+		n.fail("case 6: %s goes on though the store is at revision %d", n.name, s.Rev)
+	}
 }
 
 // inStream runs what the watch brings, in its order.
@@ -88,39 +106,79 @@ func (n *simNode) inStream(fn func()) {
 
 // pump has the watch deliver what it has not.
 func (n *simNode) pump() {
-	if !n.up || !n.watching || n.pumping || max(n.store.lastLogged(), n.asked) <= n.pos {
+	if !n.up || !n.watching || n.pumping || n.lives == n.gen && max(n.store.lastLogged(), n.asked) <= n.pos {
 		return
 	}
 	n.pumping = true
 	n.after(n.delay(), func() {
 		n.pumping = false
-		if !n.up || !n.watching || n.cut {
-			return
+		if n.up && n.watching && !n.cut && !n.down {
+			n.deliver()
 		}
-		if n.odds(n.rates.watchBreak) {
-			n.trace(n.name, "its watch breaks")
-			n.relist()
-			return
-		}
-		asked := n.asked
-		changes := n.store.since(n.pos)
-		if n.odds(n.rates.partialWatch) && len(changes) > 0 {
-			changes = changes[:n.IntN(len(changes))]
-			asked = 0
-		}
-		for _, c := range changes {
-			n.pos = c.Rev
-			n.inStream(func() { n.step(Watched{Change: c}) })
-			if !n.up || !n.watching {
-				return
-			}
-		}
-		if asked > n.pos {
-			n.pos = asked
-			n.inStream(func() { n.step(Watched{Change: cas.Change{Rev: asked}}) })
-		}
-		n.pump()
 	})
+}
+
+func (n *simNode) deliver() {
+	switch {
+	case n.lives != n.gen:
+		n.breaks("its connection is gone")
+		return
+	case n.odds(n.rates.watchBreak):
+		n.breaks("its watch breaks")
+		return
+	case n.pos < n.store.dropped:
+		n.checks.count["watch compacted"]++
+		n.breaks("its watch wants what was compacted away")
+		return
+	}
+	asked := n.asked
+	changes := n.store.since(n.pos)
+	if n.odds(n.rates.partialWatch) && len(changes) > 0 {
+		changes = changes[:n.IntN(len(changes))]
+		asked = 0
+	}
+	for _, c := range changes {
+		n.pos = c.Rev
+		if n.odds(n.rates.lostEvent) {
+			c.Events = n.lose(c.Events)
+		}
+		n.inStream(func() { n.step(Watched{Change: c}) })
+		if !n.up || !n.watching {
+			return
+		}
+	}
+	if asked > n.pos {
+		n.pos = asked
+		n.inStream(func() { n.step(Watched{Change: cas.Change{Rev: asked}}) })
+	}
+	n.pump()
+}
+
+func (n *simNode) breaks(why string) {
+	n.trace(n.name, "%s", why)
+	n.relist()
+}
+
+// lose has the watch leave events out, as etcd's did around compaction. Package follow finds that out by a digest of the
+// store and lists again; till then the view is not just old but wrong. What the node believes of its lease may be
+// wrong as well, so until that ends only the fence is left (I6).
+func (n *simNode) lose(events []cas.Event) []cas.Event {
+	n.checks.count["events lost"]++
+	n.trace(n.name, "its watch loses events")
+	if n.lease != 0 {
+		n.checks.ended[n.lease] = true
+	}
+	n.blind = true
+	watch := n.watches
+	n.after(n.between(0, 3*time.Second), func() {
+		if n.up && n.watching && n.watches == watch {
+			n.breaks("follow finds its watch incomplete")
+		}
+	})
+	if n.IntN(2) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(events), func(e cas.Event) bool { return e.Deleted })
 }
 
 func (s *modelStore) lastLogged() int64 {

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
@@ -19,9 +18,13 @@ type simNode struct {
 	m    *Machine
 	seqn int
 
+	born    int // the store's incarnation then
 	up      bool
 	paused  bool
-	cut     bool // off the store
+	how     pause
+	since   time.Duration // when it was paused
+	halts   int           // how often its clock stood still
+	cut     bool          // off the store
 	leaving bool
 	err     error // of Exit
 
@@ -36,23 +39,29 @@ type simNode struct {
 	stream []func()
 
 	watching  bool
-	pos       int64 // revision that the watch has reached
-	asked     int64 // progress was asked for at this revision
+	watches   int           // how many there were
+	blind     bool          // it lost events
+	blindAt   time.Duration // the last time that it had
+	lives     int           // the store's incarnation that this one is connected to
+	pos       int64         // revision that the watch has reached
+	asked     int64         // progress was asked for at this revision
 	pumping   bool
 	listing   bool
 	listAgain bool
+	list      cas.Snapshot // the last one
 
-	lease   cas.LeaseID
-	trust   time.Duration // the gates'
-	bound   time.Duration // what trust may be at most (I3), by the world's own books
-	planner shard.Planner
+	lease cas.LeaseID
+	trust time.Duration // the gates'
+	bound time.Duration // what trust may be at most (I3), by the world's own books
 
 	tenures  map[int]*simTenure // by shard: the one that the machine speaks of
-	running  []*simTenure       // and all of which something runs
 	used     map[int]shard.Epoch
 	leases   []cas.LeaseID // all that it was granted, as far as it knows
 	created  int64         // of its member record
 	tookOver cas.LeaseID
+
+	second   time.Duration // since then
+	refusals int           // so many transactions were refused
 }
 
 // boot starts a process.
@@ -62,11 +71,11 @@ func (w *world) boot(id string, c Config) *simNode {
 	c.GroupID = fmt.Sprintf("group-%d", w.names)
 	c.Member.ID = id
 	n := &simNode{
-		world: w, id: id, name: fmt.Sprintf("%s%d", id, w.names), seqn: w.names, c: c, m: New(c), up: true,
+		world: w, id: id, name: fmt.Sprintf("%s%d", id, w.names), seqn: w.names, c: c, m: New(c), up: true, born: w.gen,
 		tenures: make(map[int]*simTenure), used: make(map[int]shard.Epoch),
 	}
-	if w.rates.drift > 0 {
-		n.drift = int64(w.IntN(2*w.rates.drift) - w.rates.drift)
+	if w.rates.drift {
+		n.drift = int64(w.IntN(2*maxDrift) - maxDrift)
 	}
 	n.offset = w.between(0, time.Hour)
 	w.nodes = append(w.nodes, n)
@@ -80,8 +89,8 @@ func (n *simNode) local() time.Duration {
 	return n.offset + n.now + n.now*time.Duration(n.drift)/1e6
 }
 
-// at is the world's time at which the node's clock shows t.
-func (n *simNode) at(t time.Duration) time.Duration {
+// when is the world's time at which the node's clock shows t.
+func (n *simNode) when(t time.Duration) time.Duration {
 	return (t-n.offset)*1e6/time.Duration(1e6+n.drift) + 2
 }
 
@@ -102,6 +111,9 @@ func (n *simNode) later(d time.Duration, fn func()) {
 func (n *simNode) step(ev Event) {
 	n.steps++
 	n.mark(uint64(n.now)<<8 | uint64(n.seqn))
+	if n.record != nil {
+		n.record(n, ev)
+	}
 	if n.tracing && worthTelling(ev) {
 		n.trace(n.name, "%s", tellEvent(n.keys.Prefix(), ev))
 	}
@@ -123,10 +135,14 @@ func (n *simNode) arm() {
 	if next == 0 {
 		return
 	}
-	at := max(n.now, n.at(next))
+	at := max(n.now, n.when(next))
 	if n.armed != 0 && n.armed <= at {
 		return
 	}
+	n.armAt(at)
+}
+
+func (n *simNode) armAt(at time.Duration) {
 	n.armed = at
 	n.tick++
 	mine := n.tick
@@ -150,12 +166,15 @@ func (n *simNode) arm() {
 func (n *simNode) do(e Effect) {
 	switch e := e.(type) {
 	case GrantLease:
-		sent := n.local()
+		sent, halts := n.local(), n.halts
 		request(n, func() (cas.Lease, error) { return n.store.grant(n.now, e.TTL), nil },
 			func(l cas.Lease, err error) {
 				if err == nil {
 					n.lease, n.bound = l.ID, sent+l.TTL-Margin(l.TTL)
 					n.leases = append(n.leases, l.ID)
+					if n.halts != halts {
+						n.checks.ended[l.ID] = true
+					}
 				}
 				n.step(LeaseGranted{Sent: sent, Lease: l, Err: err})
 			})
@@ -181,7 +200,12 @@ func (n *simNode) do(e Effect) {
 		request(n, func() (int64, error) {
 			n.world.actor = n
 			rev, err := n.store.commit(string(e.Kind), e.Txn)
-			n.trace(n.name, "      %s%v #%d at the store: rev %d, %v", e.Kind, e.Shards, e.ID, rev, err)
+			if err != nil {
+				n.checks.refused(n, e)
+			}
+			if n.tracing {
+				n.trace(n.name, "      %s%v #%d at the store: rev %d, %v", e.Kind, e.Shards, e.ID, rev, err)
+			}
 			return rev, err
 		}, func(rev int64, err error) { n.step(Committed{ID: e.ID, Rev: rev, Err: err}) })
 	case Progress:
@@ -194,7 +218,7 @@ func (n *simNode) do(e Effect) {
 	case Relist:
 		n.relist()
 	case MakePlan:
-		plan := n.planner.Plan(e.In)
+		plan := n.world.planner.Plan(e.In)
 		d := n.delay()
 		if n.odds(n.rates.slow) {
 			d = n.between(0, 3*time.Second)
@@ -210,6 +234,7 @@ func (n *simNode) do(e Effect) {
 		n.err = e.Err
 		n.stop()
 		n.checks.exited(n)
+		n.giveBack()
 	case Prepare:
 		n.prepare(e)
 	default:
@@ -231,8 +256,11 @@ func (n *simNode) prepare(e Prepare) {
 // stop ends the process, and all that runs in it.
 func (n *simNode) stop() {
 	n.up = false
-	n.frozen, n.stream, n.running = nil, nil, nil
+	n.frozen, n.stream = nil, nil
 	clear(n.tenures)
+	for s := range n.at {
+		n.at[s] = slices.DeleteFunc(n.at[s], func(t *simTenure) bool { return t.node == n })
+	}
 }
 
 func (n *simNode) crash() {
@@ -249,37 +277,14 @@ func (n *simNode) leave() {
 	n.later(0, func() { n.step(Leave{}) })
 }
 
-// resume continues a paused process. First of all it lets requests in, as one whose loop has not run
-// yet would.
-func (n *simNode) resume() {
-	if !n.up || !n.paused {
+// giveBack revokes the lease of a node that ended because it can't go on, as the driver does.
+func (n *simNode) giveBack() {
+	lease := n.m.Lease()
+	if n.err == nil || lease == 0 {
 		return
 	}
-	n.paused = false
-	n.trace(n.name, "continues")
-	for _, t := range slices.Clone(n.running) {
-		n.enter(t)
-	}
-	for n.up && !n.paused && len(n.frozen)+len(n.stream) > 0 {
-		var fn func()
-		if n.IntN(len(n.frozen)+len(n.stream)) < len(n.frozen) {
-			i := n.IntN(len(n.frozen))
-			fn = n.frozen[i]
-			n.frozen = slices.Delete(n.frozen, i, i+1)
-		} else {
-			fn = n.stream[0]
-			n.stream = n.stream[1:]
-		}
-		fn()
-	}
-	if n.up {
-		n.armed = 0
-		n.arm()
-	}
-}
-
-func hashOf(s string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s))
-	return h.Sum64()
+	request(n, func() (struct{}, error) {
+		n.world.actor = n
+		return struct{}{}, n.store.revoke("revoked", lease)
+	}, func(struct{}, error) {})
 }

@@ -87,7 +87,7 @@ func (n *simNode) startTenure(e Start) {
 	t := &simTenure{node: n, shard: e.Token.Shard, epoch: e.Token.Epoch}
 	n.checks.starting(t)
 	n.tenures[t.shard] = t
-	n.running = append(n.running, t)
+	n.at[t.shard] = append(n.at[t.shard], t)
 	t.stuck = n.odds(n.rates.stuck)
 	fails, hangs := n.odds(n.rates.startFails), n.odds(n.rates.startHangs)
 	early, givesUp := n.odds(n.rates.returnsEarly), n.odds(n.rates.returnsEarly)
@@ -206,7 +206,8 @@ func (t *simTenure) empty() {
 
 func (t *simTenure) forget() {
 	if t.returned && t.drained {
-		t.node.running = slices.DeleteFunc(t.node.running, func(r *simTenure) bool { return r == t })
+		at := t.node.at
+		at[t.shard] = slices.DeleteFunc(at[t.shard], func(r *simTenure) bool { return r == t })
 	}
 }
 
@@ -241,29 +242,4 @@ func (n *simNode) enter(t *simTenure) bool {
 		leave()
 	})
 	return true
-}
-
-// traffic is the users' requests. In a perfect world each has to be served within WaitTimeout.
-func (w *world) traffic() {
-	s := w.IntN(w.group.Shards)
-	w.knock(s, w.now)
-	w.after(w.between(0, 30*time.Millisecond), w.traffic)
-}
-
-const waitTimeout = 5 * time.Second // owner.Config's default
-
-// knock tries every node that might let a request for s in, zombies included.
-func (w *world) knock(s int, since time.Duration) {
-	admitted := false
-	for _, n := range w.nodes {
-		if !n.up {
-			continue
-		}
-		for _, t := range n.running {
-			if t.shard == s && n.enter(t) {
-				admitted = true
-			}
-		}
-	}
-	w.checks.knocked(s, admitted, since)
 }

@@ -26,8 +26,10 @@ type slot struct {
 	why               string // of the last failure, for the avoid key
 
 	txn     uint64        // under way
+	asked   asked         // what it compares
 	wait    int64         // act again once the view is here
 	retryAt time.Duration // nor before that
+	restAt  time.Duration // and start no handler before that
 
 	moveOut   int64 // move away that was seen, by its create revision, and since when
 	moveSince time.Duration
@@ -41,6 +43,12 @@ type slot struct {
 // avoidFor is how long this node leaves the shard alone that it could not start: longer each time.
 func (sl *slot) avoidFor() time.Duration {
 	return doubled(firstAvoid, max(0, sl.ended-failedStarts), mostAvoid)
+}
+
+// asked is what a shard's transaction is sent for: it can be applied only while that stands.
+type asked struct {
+	kind Kind
+	rev  int64 // of the claim, or the move's or the avoid's creation
 }
 
 // hung is a tenure that overstayed and was given up on, as long as anything of it runs.

@@ -26,10 +26,15 @@ type darkShard struct {
 // holds very many still leaves in time.
 func (m *Machine) atOnce() int { return max(2, m.view.Held(m.member.lease)/32) }
 
+// lighten forgets the shards that are not dark any more: once a step, since those that wait for them may be thousands.
+func (m *Machine) lighten() {
+	g := &m.stagger
+	g.dark = slices.DeleteFunc(g.dark, func(d darkShard) bool { return m.now >= d.since+darkPatience || !m.passing(d.shard) })
+}
+
 // turn reports whether it is s's turn to be closed for a hand-off. If not, s is looked at again when it may be.
 func (m *Machine) turn(s int, sl *slot) bool {
 	g := &m.stagger
-	g.dark = slices.DeleteFunc(g.dark, func(d darkShard) bool { return m.now >= d.since+darkPatience || !m.passing(d.shard) })
 	if len(g.dark) < m.atOnce() {
 		g.dark = append(g.dark, darkShard{s, m.now})
 		return true

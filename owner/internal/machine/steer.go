@@ -8,6 +8,7 @@ func (m *Machine) steerShards() {
 		m.dirty = m.dirty[:0]
 		return
 	}
+	m.lighten()
 	for {
 		m.feed()
 		m.dirty = sortedUnique(m.dirty)
@@ -40,6 +41,9 @@ func (m *Machine) concerned(s int) bool {
 // another node can see.
 func (m *Machine) steerShard(s int, sl *slot) {
 	sl.wake = 0
+	if m.overtaken(s, sl) {
+		sl.txn = 0
+	}
 	claim := m.view.Claims[s]
 	switch sl.phase {
 	case starting, serving, closing, ending:
@@ -112,6 +116,8 @@ func (m *Machine) steerIdle(s int, sl *slot) {
 	case sl.failed >= failedStarts:
 		sl.used = max(sl.used, epoch)
 		m.want(Release, "", s)
+	case m.now < sl.restAt:
+		m.wakeAt(sl, sl.restAt)
 	case epoch > sl.used:
 		m.start(s, sl, epoch)
 	case sl.hung.epoch != 0:

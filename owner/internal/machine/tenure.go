@@ -107,7 +107,7 @@ func (m *Machine) lose(s int, sl *slot, reason string, err error) {
 }
 
 func (m *Machine) backOff(sl *slot, reason string, err error) {
-	sl.retryAt = m.now + doubled(firstBackoff, sl.ended, mostBackoff)
+	sl.restAt = m.now + doubled(firstBackoff, sl.ended, mostBackoff)
 	sl.ended++
 	sl.why = reason
 	if err != nil {

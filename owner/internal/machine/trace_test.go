@@ -69,6 +69,10 @@ func marks(value []byte) string {
 func (n *simNode) tellEffect(e Effect) {
 	switch e := e.(type) {
 	case Trust:
+		if e.Until == 0 {
+			n.trace(n.name, "  -> Trust is over")
+			return
+		}
 		n.trace(n.name, "  -> Trust for %v", e.Until-n.local())
 	case Progress, Renew:
 	case Commit:

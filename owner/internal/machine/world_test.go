@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -25,56 +24,37 @@ type world struct {
 	group shard.Group
 	keys  layout.Keys
 	store *modelStore
+	judge *layout.View // see sees
+	told  int64        // revision of the last change that watches were told of
 	rates rates
 	calm  bool // no more faults
 
-	nodes  []*simNode // all that ever were
+	down      bool        // the store has no leader: it does nothing, and no lease ends
+	gen       int         // how often the store was restored: no connection outlives that
+	backup    *modelStore // the store as it was once; nil: there is no backup
+	restoring bool        // the store was restored, and no process may start until the operator has raised the lineage
+	lineage   int         // highest that was ever in force
+
+	nodes  []*simNode     // all that ever were
+	at     [][]*simTenure // by shard: all of which something runs
 	names  int
+	most   int      // processes that live at a time
 	actor  *simNode // whose transaction is being applied
+	acted  uint64   // a bit for each kind of act that there was
 	checks checks
 	base   Config        // what nodes have in common
 	took   time.Duration // from the last fault to I9
 
 	lessor  time.Duration // its leases end at most so long after they are due
-	planner shard.Planner // asks whether anything is left to do
+	knocks  time.Duration // mean time between two requests
+	poll    time.Duration // between two looks whether I9 holds
+	fixed   time.Duration // what each message takes; 0: it is drawn
+	planner shard.Planner // everybody's: it is deterministic, and keeping its ring saves time
 
+	record  func(*simNode, Event) // sees each event before it is taken; nil: nobody
 	tracing bool
 	lines   []string
 	hash    uint64 // of all that happened
-}
-
-// rates are the odds of each fault, per occasion. The zero value is a perfect world.
-type rates struct {
-	slow, lostRequest, lostReply, late, refused    float64 // a request's
-	watchBreak, progressLost, partialWatch         float64
-	startFails, startHangs, stuck                  float64 // a handler's
-	returnsEarly, flushFails, flushHangs           float64
-	requestHangs, prepareFails, prepareHangs       float64
-	drift                                          int           // parts per million, either way
-	chaos                                          time.Duration // mean time between the acts below
-	cut, pause, crash, rejoin, takeover, duplicate float64
-	leave, drain, pin, lineage, full, evict, erase float64
-}
-
-type timers []timer
-
-type timer struct {
-	at  time.Duration
-	seq int
-	fn  func()
-}
-
-func (q timers) Len() int { return len(q) }
-func (q timers) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
-}
-func (q timers) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *timers) Push(x any)   { *q = append(*q, x.(timer)) }
-func (q *timers) Pop() any {
-	last := (*q)[len(*q)-1]
-	(*q)[len(*q)-1] = timer{}
-	*q = (*q)[:len(*q)-1]
-	return last
 }
 
 func newWorld(seed uint64, shards int) *world {
@@ -84,8 +64,12 @@ func newWorld(seed uint64, shards int) *world {
 		group: shard.Group{Name: "g", Shards: shards}.WithDefaults(),
 		store: newModelStore(),
 
+		at:     make([][]*simTenure, shards),
+		most:   6,
 		lessor: 500 * time.Millisecond,
-		hash:   14695981039346656037,
+		poll:   100 * time.Millisecond,
+		knocks: 20 * time.Millisecond,
+		hash:   fnvOffset,
 	}
 	w.keys = layout.For(w.group)
 	w.checks.init(w)
@@ -93,16 +77,28 @@ func newWorld(seed uint64, shards int) *world {
 	return w
 }
 
+// sees is the store as it is, but for the transaction that is being applied.
+func (w *world) sees() *layout.View {
+	if w.judge == nil {
+		w.judge = layout.Load(w.keys, w.group.Shards, w.store.list())
+	}
+	var t layout.Touched
+	for _, c := range w.store.since(w.judge.Rev) {
+		w.judge.Apply(c, &t)
+	}
+	return w.judge
+}
+
 // after has fn called at a time from now. Calls due at one time come in the order of asking.
 func (w *world) after(d time.Duration, fn func()) {
 	w.seq++
-	heap.Push(&w.queue, timer{w.now + max(0, d), w.seq, fn})
+	w.queue.push(timer{w.now + max(0, d), w.seq, fn})
 }
 
 // run lets time pass until it is t, or the schedule is over.
 func (w *world) run(t time.Duration) {
 	for len(w.queue) > 0 && w.queue[0].at <= t {
-		next := heap.Pop(&w.queue).(timer)
+		next := w.queue.pop()
 		w.now = next.at
 		next.fn()
 	}
@@ -119,6 +115,9 @@ func (w *world) between(a, b time.Duration) time.Duration {
 
 // delay is how long a message takes one way.
 func (w *world) delay() time.Duration {
+	if w.fixed != 0 {
+		return w.fixed
+	}
 	if w.odds(w.rates.slow) {
 		return w.between(time.Millisecond, 800*time.Millisecond)
 	}
@@ -132,8 +131,19 @@ func (w *world) trace(node string, format string, args ...any) {
 	}
 }
 
+// FNV-1a: maphash differs from process to process, and a seed has to replay in any.
+const fnvOffset, fnvPrime = 14695981039346656037, 1099511628211
+
 // mark makes the schedule's hash depend on n.
-func (w *world) mark(n uint64) { w.hash = (w.hash ^ n) * 1099511628211 }
+func (w *world) mark(n uint64) { w.hash = (w.hash ^ n) * fnvPrime }
+
+func hashOf(s string) uint64 {
+	h := uint64(fnvOffset)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * fnvPrime
+	}
+	return h
+}
 
 // violation is a broken invariant. The runner catches it.
 type violation struct{ text string }
@@ -154,13 +164,6 @@ func (w *world) live() []*simNode {
 	return live
 }
 
-func (w *world) actorLeases() []cas.LeaseID {
-	if w.actor == nil {
-		return nil
-	}
-	return w.actor.leases
-}
-
 // operator changes the store from outside.
 func (w *world) operator(why string, ops ...cas.Op) {
 	w.actor = nil
@@ -173,6 +176,10 @@ func (w *world) operator(why string, ops ...cas.Op) {
 
 // notify has every watch look for changes.
 func (w *world) notify() {
+	if w.told == w.store.lastLogged() {
+		return
+	}
+	w.told = w.store.lastLogged()
 	for _, n := range w.nodes {
 		if n.up {
 			n.pump()
@@ -181,11 +188,13 @@ func (w *world) notify() {
 }
 
 // expireLeases is the store's lessor: it ends leases up to half a second after they are due, as etcd does, or, in some
-// worlds, at once.
+// worlds, at once. Without a leader it does nothing.
 func (w *world) expireLeases() {
-	for id := cas.LeaseID(1); id <= w.store.last; id++ {
+	for id := cas.LeaseID(1); id <= w.store.last && !w.down; id++ {
 		if l := w.store.leases[id]; l != nil && l.expires <= w.now {
-			w.trace("", "lease %d expires", id)
+			if w.tracing {
+				w.trace("", "lease %d expires", id)
+			}
 			w.actor = nil
 			_ = w.store.revoke("expired", id)
 			w.notify()
