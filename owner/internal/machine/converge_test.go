@@ -126,6 +126,10 @@ func (w *world) settle(limit time.Duration) time.Duration {
 
 // sameViews: what nodes have followed change by change is what a list shows.
 func (w *world) sameViews() {
+	const late = 10 * time.Millisecond // by then it has reached everybody
+	for w.now-w.checks.last < late {
+		w.run(w.now + late)
+	}
 	listed := layout.Load(w.keys, w.group.Shards, w.store.list())
 	for _, n := range w.live() {
 		v := *n.m.View()

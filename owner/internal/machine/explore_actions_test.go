@@ -115,7 +115,7 @@ func (w *xWorld) actions(to []xAction) []xAction {
 		w.nodeActions(i, n, add)
 	}
 	// What is faulty ends within two TTLs of the last fault. By then all that comes of it has come, and time alone would go on for ever.
-	if next := w.next(); !busy && next != 0 && (next <= w.limit || !w.outstanding()) {
+	if next := w.next(); !busy && next != 0 && (w.calm || next <= w.limit || !w.outstanding()) {
 		add(xAdvance, -1, -1, true)
 	}
 	if w.calm {

@@ -20,6 +20,7 @@ func (e *xEncoder) machine(m *Machine) {
 	e.until(m.wake)
 	if m.leaving {
 		e.until(m.latchAt)
+		e.until(m.leaveBy())
 	}
 	e.shards(m.dirty)
 	e.shards(m.waiting)

@@ -209,7 +209,7 @@ func (w *xWorld) outstanding() bool {
 		return true
 	}
 	for _, n := range w.nodes {
-		if n.paused || n.cut || n.stalled || n.planSlow ||
+		if n.paused || n.cut || n.stalled || n.planSlow || n.broken != 0 ||
 			slices.ContainsFunc(n.requests, func(r xRequest) bool { return r.slow }) ||
 			slices.ContainsFunc(n.preps, func(p xPrep) bool { return p.slow }) ||
 			slices.ContainsFunc(n.tenures, func(t xTenure) bool { return t.slowReady || t.slowReturn || t.slowDrain }) {
@@ -219,7 +219,8 @@ func (w *xWorld) outstanding() bool {
 	return false
 }
 
-// calmed is w after all faults: what is paused goes on, what hangs is let go, what may come late never comes.
+// calmed is w after all faults: what is paused goes on, what hangs is let go, what may come late never comes. Only who
+// can't start a shard still can't.
 func (w *xWorld) calmed() *xWorld {
 	w = w.clone()
 	w.calm, w.left = true, 0
@@ -239,46 +240,4 @@ func (w *xWorld) calmed() *xWorld {
 		}
 	}
 	return w
-}
-
-// reached is the goal of I9: nothing is on its way, every shard has a live owner that serves, and the planner would
-// change nothing.
-func (w *xWorld) reached(p *shard.Planner) bool {
-	for _, n := range w.nodes {
-		if len(n.requests) > 0 || len(n.preps) > 0 || n.plan != nil || n.leaving {
-			return false
-		}
-		for _, t := range n.tenures {
-			if !t.open || t.closed || t.forced || n.trust <= w.now {
-				return false
-			}
-		}
-		if n.m.view == nil || n.m.view.Rev != w.store.rev || n.created == 0 || n.m.member.lease == 0 {
-			return false
-		}
-	}
-	v := layout.Load(w.scope.keys, w.scope.shards, w.store.list())
-	if len(v.Moves) > 0 || len(v.Avoids) > 0 || len(v.Members) != len(w.nodes) {
-		return false
-	}
-	served := 0
-	for _, n := range w.nodes {
-		served += len(n.tenures)
-	}
-	eligible := false
-	in := shard.PlanInput{Owners: make([]string, w.scope.shards), Pins: v.Pins}
-	for id, m := range v.Members {
-		eligible = eligible || m.Eligible()
-		in.Members = append(in.Members, shard.Candidate{ID: id, Weight: m.Weight, Draining: m.Draining})
-	}
-	for s := range in.Owners {
-		if h, ok := v.Holder(s); ok {
-			in.Owners[s] = h.ID
-		}
-	}
-	if !eligible {
-		return true
-	}
-	todo := p.Plan(in)
-	return served == w.scope.shards && len(todo.Grants)+len(todo.Moves)+len(todo.Cancels) == 0
 }
