@@ -124,6 +124,7 @@ var controls = []control{
 	{"a move that stands still is cancelled", "planner.go", "now >= at {\n			stale", "now >= at && false {\n			stale", "TestCancel_StalledMove"},
 	{"... at its deadline, not before", "planner.go", "now >= at {\n			stale", "now > 0 {\n			stale", "TestCancel_StalledMove"},
 	{"a dead claim is reaped", "planner.go", `	m.enqueue(Reap, "", sortedUnique(dead))`, "	dead = nil", "TestReap_AfterTTLAndMargin"},
+	{"... counted anew when it was a member's again", "planner.go", "			delete(m.plan.strays, lease) // should", "			_ = lease // should", "TestI8_AStrayThatWasAMemberAgain"},
 	{"... after TTL and margin", "planner.go", " + ttl + Margin(ttl); m.now < at {", " + 0*ttl; m.now < at {", "TestReap_AfterTTLAndMargin"},
 	{"cold start: MinMembers", "planner.go", "eligible >= m.c.MinMembers {", "eligible >= 1 {", "TestColdStart"},
 	{"cold start: the settle time", "planner.go", "settled := last + m.c.Settle;", "settled := last;", "TestColdStart"},

@@ -67,6 +67,11 @@ func (m *Machine) membersChanged() {
 			delete(m.plan.joins, id)
 		}
 	}
+	for lease := range m.plan.strays {
+		if _, ok := m.view.MemberOf(lease); ok {
+			delete(m.plan.strays, lease) // should its record go again, the wait begins anew
+		}
+	}
 }
 
 // steerPlan does the planner's work, if it is this node's.

@@ -110,3 +110,26 @@ func recordIn(t *testing.T, e cas.Entry) layout.Member {
 	}
 	return m
 }
+
+// I8: a lease that was nobody's and is a member's again is waited for anew when the record goes again, also if no plan was made in between:
+// its holder may trust in it as long as ever.
+func TestI8_AStrayThatWasAMemberAgain(t *testing.T) {
+	r := joined(t)
+	r.plans = true
+	r.hold[Reap] = true
+	lb := r.other("b", false)
+	r.claim(lb, 0)
+	r.live(2 * time.Second)
+	record := r.store.keys[r.keys.Member("b")]
+	r.put(cas.Delete(record.Key)) // as an operator might; or a watch has lost its put
+	r.live(time.Second)
+	r.plans = false
+	r.put(cas.Put(r.keys.Pin(1), layout.Encode(layout.Pin{Format: 1, Member: "a"})))
+	r.live(time.Second) // a plan is under way from here on
+	r.put(cas.PutLeased(record.Key, record.Value, lb))
+	r.live(ttl + Margin(ttl))
+	r.put(cas.Delete(record.Key))
+	r.plans = true
+	r.live(time.Second)
+	r.noCommit(Reap, "its holder was a member until a second ago")
+}
