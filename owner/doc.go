@@ -102,6 +102,10 @@
 //	UNAVOID   if avoid/s/i as created                           then delete avoid/s/i
 //	PROBE     if members/i as created                           then put probes/i @L_i
 //
+// Where members/i is a record under no lease, an operator's put, JOIN deletes it first and then joins: put over it, the
+// member would keep its creation, and be older than those that were there before. P is compared by the store; besides,
+// a planner plans only while it has trust.
+//
 // PROBE asks whether the store takes writes, before a gate is closed for a hand-off that could not be written otherwise; it
 // is left out if a put was applied within the last second. A node closes a few shards at a time (a thirty-second
 // of what it holds, at least two), so that each is dark for about as long as one hand-off takes, and not

@@ -33,7 +33,7 @@ func TestControls(t *testing.T) {
 			if !*runControls {
 				return
 			}
-			if out := without(t, path, strings.Replace(string(code), c.old, c.new, 1), c.fails); !fails(out, c.fails) {
+			if out := withOverlay(t, map[string]string{path: strings.Replace(string(code), c.old, c.new, 1)}, c.fails); !fails(out, c.fails) {
 				t.Errorf("without this rule %s passes:\n%s", c.fails, tail(out, 2000))
 			}
 		})
@@ -43,12 +43,6 @@ func TestControls(t *testing.T) {
 // fails reports whether out says that the test failed, or that it panicked.
 func fails(out, test string) bool {
 	return regexp.MustCompile(`(?m)^--- FAIL: `+test+`\b`).MatchString(out) || strings.Contains(out, "\npanic: ")
-}
-
-// without runs this package's tests of a pattern with code in the place of the file at path.
-func without(t *testing.T, path, code, run string, flags ...string) (out string) {
-	t.Helper()
-	return withOverlay(t, map[string]string{path: code}, run, flags...)
 }
 
 // withOverlay runs this package's tests of a pattern with code in the place of files.

@@ -20,7 +20,7 @@ func (w *xRun) check() {
 		}
 		for k := range n.tenures {
 			t := &n.tenures[k]
-			if w.scope.fence.accepts(w.sealed[t.shard], t) && t.epoch < w.sealed[t.shard] {
+			if w.scope.accepts(w.sealed[t.shard], t) && t.epoch < w.sealed[t.shard] {
 				w.fail("I6: %s writes to shard %d under epoch %v after one sealed it with %v", n.id, t.shard, t.epoch, w.sealed[t.shard])
 			}
 			if !t.open || t.closed || w.now >= n.trust || n.evicted {
@@ -221,10 +221,7 @@ func (w *xRun) exited(n *xNode, err error) {
 	w.fail("%s exits: %v", n.id, err)
 }
 
-// xFence is what stands at the resource.
-type xFence bool
-
 // accepts: the handler has loaded its state, runs, whatever its contexts say, and the fence lets it write.
-func (off xFence) accepts(sealed shard.Epoch, t *xTenure) bool {
-	return t.ready && !t.returned && (bool(off) || sealed == t.epoch)
+func (s *xScope) accepts(sealed shard.Epoch, t *xTenure) bool {
+	return t.ready && !t.returned && (s.unfenced || sealed == t.epoch)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/shard"
 )
 
-// xSearch explores all worlds that can come from one, breadth first. What it keeps of a world is a hash of 64 bits, from where it was
+// xSearch explores all worlds that can come from one, breadth first unless it is deep. What it keeps of a world is a hash of 64 bits, from where it was
 // reached first, and, once it is calm, where it goes.
 type xSearch struct {
 	scope  *xScope

@@ -36,9 +36,9 @@ type xScope struct {
 	coarse   bool // see actions
 	settled  bool // begins in a group that serves, not with its first boot
 	allowed  func(xKind) bool
-	prepares bool   // nodes warm up before they take a shard
-	fence    xFence // off: shows what I6 is for
-	takeover bool   // a process that comes back may take its id over
+	prepares bool // nodes warm up before they take a shard
+	unfenced bool // the resource takes any write: shows what I6 is for
+	takeover bool // a process that comes back may take its id over
 
 	group shard.Group
 	keys  layout.Keys
