@@ -74,6 +74,7 @@ func (s *Store) list(ctx context.Context, prefix string) (cas.Snapshot, error) {
 		if snap.Rev == 0 {
 			snap.Rev = resp.Header.Revision
 			snap.Cluster = resp.Header.ClusterId
+			s.cluster.Store(snap.Cluster)
 			snap.Entries = make([]cas.Entry, 0, resp.Count)
 		}
 		for _, kv := range resp.Kvs {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -24,6 +25,8 @@ type Store struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 	wg   sync.WaitGroup // watches
+
+	cluster atomic.Uint64 // whose answers the last List was; 0: none yet
 
 	mu      sync.Mutex          // guards watches
 	watches map[*watch]struct{} // nil once closed

@@ -83,6 +83,9 @@ func (w *watch) follow(ctx, inner context.Context) error {
 		if err != nil {
 			return broken(err)
 		}
+		if err := w.known(resp.Header.GetClusterId()); err != nil {
+			return err
+		}
 		before := w.changes
 		if err := w.receive(ctx, resp); err != nil {
 			return err
@@ -130,6 +133,17 @@ func (w *watch) ask(ctx context.Context, stream pb.Watch_WatchClient, answered <
 			break
 		}
 	}
+}
+
+// known refuses answers of another cluster.
+func (w *watch) known(cluster uint64) error {
+	switch {
+	case w.cluster == 0:
+		w.cluster = cluster
+	case cluster != 0 && cluster != w.cluster:
+		return fmt.Errorf("%w: cluster %x answers and not %x: restored from a backup, or other endpoints", cas.ErrUnavailable, cluster, w.cluster)
+	}
+	return nil
 }
 
 // receive delivers one response: a report of progress, or events of one revision or several.

@@ -116,6 +116,54 @@ func TestWatchGoesOnAfterALostConnection(t *testing.T) {
 	}
 }
 
+// TestCase_etcd16028_WatchMeetsAnotherCluster: a watch that connects again to a store restored from a backup is told of revisions
+// that don't follow on those it has seen.
+func TestCase_etcd16028_WatchMeetsAnotherCluster(t *testing.T) {
+	other := func(r *pb.WatchResponse) *pb.WatchResponse {
+		r.Header.ClusterId++
+		return r
+	}
+	t.Run("after a connection", func(t *testing.T) {
+		f := &fake{watch: func(n int, s pb.Watch_WatchServer) error {
+			if n == 1 {
+				if _, err := created(s); err == nil {
+					_ = s.Send(response(3, 3))
+				}
+				return rpctypes.ErrGRPCLeaderChanged
+			}
+			_, _ = s.Recv()
+			_ = s.Send(other(response(8, 8)))
+			<-s.Context().Done()
+			return nil
+		}}
+		all, err := got(t, f.store(t).Watch(t.Context(), "", 0))
+		if diff := cmp.Diff([][2]int64{{3, 1}}, all); diff != "" || !errors.Is(err, cas.ErrUnavailable) {
+			t.Errorf("error %v, changes (-want +got):\n%s", err, diff)
+		}
+	})
+	t.Run("after a list", func(t *testing.T) {
+		f := &fake{
+			ranges: func(int, *pb.RangeRequest) (*pb.RangeResponse, error) {
+				return &pb.RangeResponse{Header: header(3)}, nil
+			},
+			watch: func(_ int, s pb.Watch_WatchServer) error {
+				_, _ = s.Recv()
+				_ = s.Send(other(response(8, 8)))
+				<-s.Context().Done()
+				return nil
+			},
+		}
+		s := f.store(t)
+		if _, err := s.List(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		all, err := got(t, s.Watch(t.Context(), "", 3))
+		if len(all) != 0 || !errors.Is(err, cas.ErrUnavailable) {
+			t.Errorf("got %v, %v", all, err)
+		}
+	})
+}
+
 func TestWatchBreaks(t *testing.T) {
 	answer := func(r *pb.WatchResponse) func(int, pb.Watch_WatchServer) error {
 		return func(_ int, s pb.Watch_WatchServer) error {

@@ -25,18 +25,25 @@ type watch struct {
 	asked  chan struct{} // holds one request for progress
 	rev    int64         // reached; changes up to here were delivered
 
+	// cluster is the one that was listed, or that answered first. A store that was restored from a backup is another
+	// one, in which the revisions after rev are not what follows on rev: a node that was paused meanwhile would take them
+	// for its own cluster's and believe in claims that were given anew.
+	cluster uint64
+
 	changes int // delivered
 }
 
 // Watch is cas.Watcher. It returns at once, and connects in the background. The first events
-// may come up to 100 ms late, which is how often etcd serves watches that start in the past.
+// may come up to 100 ms late, which is how often etcd serves watches that start in the past. A
+// watch that meets another cluster than the one listed last ends, and the next List tells.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64) <-chan cas.Change {
 	w := &watch{
-		store:  s,
-		prefix: prefix,
-		out:    make(chan cas.Change, 1),
-		asked:  make(chan struct{}, 1),
-		rev:    after,
+		store:   s,
+		prefix:  prefix,
+		out:     make(chan cas.Change, 1),
+		asked:   make(chan struct{}, 1),
+		rev:     after,
+		cluster: s.cluster.Load(),
 	}
 	s.mu.Lock()
 	open := s.watches != nil

@@ -40,20 +40,22 @@ func (e *xEncoder) entry(en *cas.Entry) {
 	e.text(string(en.Value))
 }
 
-// cached writes n, which most actions leave as it was.
+// cached writes n, which most actions leave as it was. Worlds that several workers go on from share it.
 func (e *xEncoder) cached(n *xNode) {
-	if n.code == nil || n.code.now != e.now {
+	code := n.code.Load()
+	if code == nil || code.now != e.now {
 		part := xEncoder{now: e.now, ids: e.ids}
 		part.node(n)
-		n.code = &xCode{e.now, slices.Clip(part.buf), slices.Clip(part.revs), slices.Clip(part.leases)}
+		code = &xCode{e.now, slices.Clip(part.buf), slices.Clip(part.revs), slices.Clip(part.leases)}
+		n.code.Store(code)
 		e.ids = part.ids
 	}
 	at := len(e.buf)
-	e.buf = append(e.buf, n.code.buf...)
-	for _, r := range n.code.revs {
+	e.buf = append(e.buf, code.buf...)
+	for _, r := range code.revs {
 		e.revs = append(e.revs, xRef{at + r.at, r.value})
 	}
-	for _, r := range n.code.leases {
+	for _, r := range code.leases {
 		e.leases = append(e.leases, xRef{at + r.at, r.value})
 	}
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/cas"
@@ -94,7 +95,7 @@ type xNode struct {
 	tookOver cas.LeaseID
 	used     []shard.Epoch // by shard: highest that was started here, or given away
 
-	code *xCode // as last written; nil: it has changed since
+	code *atomic.Pointer[xCode] // as last written, by whichever worker did; anew with each change
 }
 
 // xRequest is a request to the store.
@@ -163,7 +164,7 @@ func (w *xWorld) boot(id string, takeover bool) {
 	w.seq++
 	c := w.scope.c
 	c.Member.ID, c.Takeover = id, takeover
-	n := &xNode{id: id, seqn: w.seq, c: c, m: New(c), used: make([]shard.Epoch, w.scope.shards)}
+	n := &xNode{id: id, seqn: w.seq, c: c, m: New(c), used: make([]shard.Epoch, w.scope.shards), code: new(atomic.Pointer[xCode])}
 	n.requests = []xRequest{{effect: Relist{}, sent: w.now, by: xSender{id: n.id}}}
 	w.nodes = append(slices.Clone(w.nodes), n)
 }
@@ -178,7 +179,7 @@ func (w *xWorld) clone() *xWorld {
 // own makes node i of a fresh clone its own.
 func (w *xWorld) own(i int) *xNode {
 	n := *w.nodes[i]
-	n.code = nil
+	n.code = new(atomic.Pointer[xCode])
 	n.requests, n.tenures, n.preps = slices.Clone(n.requests), slices.Clone(n.tenures), slices.Clone(n.preps)
 	w.nodes[i] = &n
 	return &n

@@ -64,7 +64,11 @@ func (n *simNode) relist() {
 		return
 	}
 	n.listing = true
-	request(n, func() (cas.Snapshot, error) { return n.store.list(), nil },
+	var gen int
+	request(n, func() (cas.Snapshot, error) {
+		gen = n.gen
+		return n.store.list(), nil
+	},
 		func(s cas.Snapshot, err error) {
 			n.listing = false
 			if err != nil || n.listAgain {
@@ -72,7 +76,7 @@ func (n *simNode) relist() {
 				n.later(n.between(0, 200*time.Millisecond), n.relist)
 				return
 			}
-			n.watching, n.pos, n.lives = true, s.Rev, n.gen
+			n.watching, n.pos, n.lives = true, s.Rev, gen // of the store that was listed: no other answers the watch
 			n.watches++
 			n.inStream(func() { n.listed(s) })
 			n.pump()
