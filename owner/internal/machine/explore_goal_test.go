@@ -8,15 +8,17 @@ import (
 // reached is the goal of I9: nothing is on its way, every shard that somebody can start has a live owner that serves, and the planner would
 // change nothing. Where somebody can't start a shard, an owner is enough: a pin to him comes back each time that an avoid ends.
 func (w *xWorld) reached(p *shard.Planner) bool {
+	for _, n := range w.nodes {
+		if !n.settled(w) {
+			return false
+		}
+	}
 	v := layout.Load(w.scope.keys, w.scope.shards, w.store.list())
 	if len(v.Moves) > 0 || len(v.Members) != len(w.nodes) {
 		return false
 	}
 	broken, able, eligible := 0, 0, false // shards as bits
 	for _, n := range w.nodes {
-		if !n.settled(w) {
-			return false
-		}
 		broken |= n.broken
 		if v.Members[n.id].Eligible() {
 			eligible = true
