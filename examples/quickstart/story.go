@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/etcdkv"
+	"github.com/tenure-go/tenure/examples/internal/embedded"
 	"github.com/tenure-go/tenure/router"
 	"github.com/tenure-go/tenure/shard"
 )
@@ -91,7 +92,7 @@ func (s *story) open(ctx context.Context) error {
 
 	endpoints, where := s.endpoints(), s.options.etcd
 	if len(endpoints) == 0 {
-		endpoint, stop, err := startEtcd(ctx, filepath.Join(dir, "etcd"))
+		endpoint, stop, err := embedded.Start(ctx, filepath.Join(dir, "etcd"))
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,6 @@
-package main
+// Package embedded runs one etcd server inside an example's process, so that the example needs nothing around it. Not for
+// production: leave it out of a copy, and a good half of the binary with it.
+package embedded
 
 import (
 	"context"
@@ -12,9 +14,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// startEtcd runs one etcd server in this process, with its data under dir, synced to disk as usual. Its clock
-// ticks ten times as fast as the default, so that it is there at once; nothing else is tuned.
-func startEtcd(ctx context.Context, dir string) (endpoint string, stop func(), err error) {
+// Start runs a server with its data under dir, synced to disk as usual, until stop is called. Its clock ticks ten times as
+// fast as the default, so that it is there at once; nothing else is tuned. On error nothing is left running.
+func Start(ctx context.Context, dir string) (endpoint string, stop func(), err error) {
 	c := embed.NewConfig()
 	c.Dir = dir
 	c.TickMs, c.ElectionMs = 10, 100
