@@ -63,6 +63,8 @@ type Event struct {
 	Token shard.Token
 	State State
 	Took  time.Duration // in the state before
+	Age   time.Duration // of the tenure
+	For   time.Duration // how long it has been in State: only Status can tell
 	Err   error         // of Lost and Failed
 }
 

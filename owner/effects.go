@@ -26,6 +26,7 @@ func (l *loop) carryOut(e machine.Effect) {
 			sent := l.node.clock.Now()
 			lease, err := l.node.store.Renew(ctx, e.Lease)
 			lease.ID = e.Lease
+			l.node.counters.renewed(err)
 			if err == nil && l.node.config.Hooks.Renewed != nil {
 				now := l.node.clock.Now()
 				l.node.config.Hooks.Renewed(now-sent, max(0, l.node.trustUntil()-now))
@@ -163,7 +164,7 @@ func (l *loop) start(e machine.Start) {
 		}
 		l.unprepare(s)
 	}
-	t.since = l.node.clock.Now()
+	t.since = t.born
 	l.report(t, Granted, nil)
 	l.tenures[s] = t
 	st := l.node.station(s)
@@ -173,6 +174,7 @@ func (l *loop) start(e machine.Start) {
 		if t.work.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, ErrHandoff)) {
 			err = nil // what it was doing ended with its context, as it should
 		}
+		t.hear(err)
 		t.result = err
 		t.self.release()
 		close(t.returned)
@@ -249,9 +251,13 @@ func (l *loop) unprepare(s int) {
 // report tells the log and the hooks of a tenure's turn.
 func (l *loop) report(t *Tenure, state State, err error) {
 	now := l.node.clock.Now()
-	ev := Event{Token: t.token, State: state, Took: now - t.since, Err: err}
+	ev := Event{Token: t.token, State: state, Took: now - t.since, Age: now - t.born, Err: err}
 	t.since = now
-	t.latest.Store(&ev)
+	var from State
+	if was := t.latest.Swap(&ev); was != nil {
+		from = was.State
+	}
+	l.node.counters.turn(from, ev)
 	attrs := []any{"shard", t.token.Shard, "epoch", t.token.Epoch, "state", string(state), "took", ev.Took.Round(time.Microsecond)}
 	switch {
 	case err != nil:

@@ -44,12 +44,12 @@ func (b *broadcast) announce() {
 // cas.NotApplied. Otherwise it is fn's; if that is itself such a refusal, of a call nested in fn, it comes wrapped, with
 // an uncertain outcome, since fn may have done other things before.
 func (n *Node) Do(ctx context.Context, key string, fn func(context.Context, *Tenure) error) error {
-	ctx, a, exit, err := n.enter(ctx, key)
+	c, err := n.enter(ctx, n.group.Of(key))
 	if err != nil {
 		return err
 	}
-	defer exit()
-	err = fn(ctx, a.tenure)
+	defer c.exit()
+	err = fn(c, c.a.tenure)
 	if refused(err) {
 		return &nestedError{err}
 	}
@@ -77,53 +77,41 @@ func (e *nestedError) Outcome() cas.Outcome { return cas.Uncertain }
 // and more than once does no harm. Calls made with that context for keys of the same shard are let in as
 // long as exit was not called, even while the shard drains.
 func (n *Node) Enter(ctx context.Context, key string) (_ context.Context, exit func(), _ error) {
-	ctx, _, exit, err := n.enter(ctx, key)
-	return ctx, exit, err
+	return n.EnterShard(ctx, n.group.Of(key))
 }
 
-func (n *Node) enter(ctx context.Context, key string) (context.Context, *admission, func(), error) {
-	s := n.group.Of(key)
+// EnterShard is Enter for work that concerns a shard as a whole: a query over all of its keys, a timer.
+func (n *Node) EnterShard(ctx context.Context, shard int) (_ context.Context, exit func(), _ error) {
+	if shard < 0 || shard >= n.group.Shards {
+		return ctx, noExit, &refusal{fmt.Sprintf("owner: shard %d: group %s has shards 0 to %d", shard, n.group.Name, n.group.Shards-1)}
+	}
+	c, err := n.enter(ctx, shard)
+	if err != nil {
+		return ctx, noExit, err
+	}
+	return c, c.exit, nil
+}
+
+func (n *Node) enter(ctx context.Context, s int) (*call, error) {
 	if outer := within(ctx, n, s); outer != nil {
 		if outer.nest() {
-			inner, exit := admitted(ctx, outer)
-			return inner, outer, exit, nil
+			return &call{outer: ctx, a: outer}, nil
 		}
 		if outer.handler || outer.refs.Load() > 0 {
 			// It would wait for the end of a tenure that waits for it.
-			return ctx, nil, noExit, &refusedError{shard: s, why: "the tenure that this call is made in is ending", cause: ErrBusy}
+			return nil, &refusedError{shard: s, why: "the tenure that this call is made in is ending", cause: ErrBusy}
 		}
 	}
-	var t *Tenure
 	if st := n.stations[s].Load(); st != nil {
-		if t = st.tenure.Load(); t != nil && !t.admit() {
-			t = nil
+		if t := st.tenure.Load(); t != nil && t.admit() {
+			return newCall(ctx, t, false), nil
 		}
 	}
-	if t == nil {
-		var err error
-		if t, err = n.await(ctx, s); err != nil {
-			return ctx, nil, noExit, err
-		}
+	t, err := n.await(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	a := &admission{Context: ctx, tenure: t}
-	a.refs.Store(1)
-	inner, exit := admitted(a, a)
-	return inner, a, exit, nil
-}
-
-// admitted gives a call that was let in its context and its way out.
-func admitted(ctx context.Context, a *admission) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	t := a.tenure
-	unlink := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
-	var out atomic.Bool
-	return ctx, func() {
-		if out.CompareAndSwap(false, true) {
-			unlink()
-			cancel(context.Canceled)
-			a.release()
-		}
-	}
+	return newCall(ctx, t, false), nil
 }
 
 func noExit() {}
@@ -150,9 +138,15 @@ func (n *Node) await(ctx context.Context, s int) (*Tenure, error) {
 		if timeout == nil {
 			if st.waiting.Add(1) > int32(n.config.MaxWaiting) {
 				st.waiting.Add(-1)
+				n.counters.busy.Add(1)
 				return nil, &refusedError{shard: s, why: fmt.Sprintf("%d requests wait already", n.config.MaxWaiting), cause: ErrBusy}
 			}
-			defer st.waiting.Add(-1)
+			began := n.clock.Now()
+			n.counters.waits.Add(1)
+			defer func() {
+				st.waiting.Add(-1)
+				n.counters.waited.Add(int64(n.clock.Now() - began))
+			}()
 			timer := time.NewTimer(n.config.WaitTimeout)
 			defer timer.Stop()
 			timeout = timer.C
@@ -167,6 +161,7 @@ func (n *Node) await(ctx context.Context, s int) (*Tenure, error) {
 		case <-ctx.Done():
 			return nil, &refusedError{shard: s, why: "the caller gave up waiting", cause: context.Cause(ctx)}
 		case <-timeout:
+			n.counters.busy.Add(1)
 			return nil, &refusedError{shard: s, why: fmt.Sprintf("not served here within %v", n.config.WaitTimeout), cause: ErrBusy}
 		}
 	}

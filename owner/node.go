@@ -37,6 +37,7 @@ type Node struct {
 
 	oldest   atomic.Pointer[string] // member that plans
 	draining atomic.Bool            // this node's record says so
+	counters counters
 }
 
 // New checks everything that needs no store, all faults joined. It does no I/O. Run starts the node.
@@ -130,34 +131,6 @@ func (n *Node) Live() error {
 		return fmt.Errorf("owner: node's loop has not turned for %v", idle.Round(time.Millisecond))
 	}
 	return nil
-}
-
-// Status is a snapshot for people.
-type Status struct {
-	Self    shard.Member
-	Trust   time.Duration // left; 0: lost
-	Planner string        // ID of the member that plans, as this node sees it
-	Rev     int64         // revision of the store that this node has seen
-	Shards  []Event       // the latest of each shard held here, in the order of shards
-}
-
-// Status is what the node is doing. Self.Meta is not to be changed.
-func (n *Node) Status() Status {
-	s := Status{
-		Self:    n.config.member(),
-		Trust:   max(0, n.trustUntil()-n.clock.Now()),
-		Planner: *n.oldest.Load(),
-		Rev:     n.board.Rev(),
-	}
-	s.Self.Draining = n.draining.Load()
-	for i := range n.stations {
-		if st := n.stations[i].Load(); st != nil {
-			if t := st.tenure.Load(); t != nil {
-				s.Shards = append(s.Shards, *t.latest.Load())
-			}
-		}
-	}
-	return s
 }
 
 func (n *Node) trustUntil() time.Duration { return time.Duration(n.trust.Load()) }

@@ -30,13 +30,15 @@ type Tenure struct {
 	lost     atomic.Pointer[LostError]
 	latest   atomic.Pointer[Event] // never nil once others can see the tenure
 	since    time.Duration         // of it; the loop's own
+	born     time.Duration         // when the node was told to run the handler
+	fenced   atomic.Bool           // a fence has refused it
 }
 
 func newTenure(n *Node, token shard.Token) *Tenure {
-	t := &Tenure{node: n, token: token, draining: make(chan struct{}), returned: make(chan struct{})}
-	t.self = &admission{Context: context.Background(), tenure: t, handler: true}
-	t.self.refs.Store(1)
-	ctx, cancel := context.WithCancelCause(t.self)
+	t := &Tenure{node: n, token: token, born: n.clock.Now(), draining: make(chan struct{}), returned: make(chan struct{})}
+	self := newCall(context.Background(), t, true)
+	t.self = self.a
+	ctx, cancel := context.WithCancelCause(inside{self.outer, self})
 	t.ctx, t.cancel = ctx, cancel
 	t.work, t.stopWork = context.WithCancelCause(ctx)
 	return t
@@ -45,7 +47,8 @@ func newTenure(n *Node, token shard.Token) *Tenure {
 // Token goes with every side effect of this tenure.
 func (t *Tenure) Token() shard.Token { return t.token }
 
-// Owns reports whether key is of this tenure's shard. Its token guards no other key.
+// Owns reports whether key is of this tenure's shard. Its token guards no other key. Ask with what decides the shard: the
+// tenant, say, where tenants are the keys.
 func (t *Tenure) Owns(key string) bool { return t.node.group.Of(key) == t.token.Shard }
 
 // Guard holds while this tenure's claim stands: a condition for commits on the same store, which
@@ -67,6 +70,7 @@ func (t *Tenure) Fail(err error) {
 	if err == nil {
 		err = errors.New("owner: Fail was called with no error")
 	}
+	t.hear(err)
 	// First of all: what follows has the gate report that nobody is inside, and the handler return. The loop must
 	// take neither for something that happened by itself.
 	t.node.mail.post(machine.Failed{Shard: t.token.Shard, Epoch: t.token.Epoch, Err: err})
@@ -131,36 +135,11 @@ func (t *Tenure) lose(reason string) {
 	t.cancel(t.lost.Load())
 }
 
-// admissionKey finds the admission in a context.
-type admissionKey struct{}
-
-// admission is one request inside a tenure, or the handler itself. It is the context that it is found in, which
-// saves an allocation for each request.
+// admission is one request inside a tenure, or the handler itself.
 type admission struct {
-	context.Context
 	tenure  *Tenure
 	handler bool
 	refs    atomic.Int32 // the request or the handler, and the calls nested in it
-}
-
-// Value is context.Context's.
-func (a *admission) Value(key any) any {
-	if key == (admissionKey{}) {
-		return a
-	}
-	return a.Context.Value(key)
-}
-
-// within finds the admission to shard s of n that ctx is inside of, however many others lie between; nil if
-// there is none.
-func within(ctx context.Context, n *Node, s int) *admission {
-	for {
-		a, ok := ctx.Value(admissionKey{}).(*admission)
-		if !ok || a.tenure.node == n && a.tenure.token.Shard == s {
-			return a
-		}
-		ctx = a.Context
-	}
 }
 
 // nest lets a call in that was made inside this admission, also while the gate is closed: else the hand-off would
@@ -196,8 +175,8 @@ func (a *admission) release() {
 // From returns ctx's tenure, or ErrNoTenure: ctx comes from no Do, Enter or Handler, in a server most
 // often because the route is not wrapped.
 func From(ctx context.Context) (*Tenure, error) {
-	if a, ok := ctx.Value(admissionKey{}).(*admission); ok {
-		return a.tenure, nil
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c.a.tenure, nil
 	}
 	return nil, ErrNoTenure
 }

@@ -34,6 +34,15 @@
 // of unknown length, go by "Expect: 100-continue", so a node that does not admit the request never
 // receives them. Whatever reads the body must therefore stand inside Handler or Route, not around it.
 //
+// # Keys, and what spans them
+//
+// A [KeyFunc] says what a request's key is: a part of the path, a header, or what stands before a separator in
+// either (KeyFunc.Before), so that all of a tenant's records are of one shard and can be written together.
+//
+// A question that no key answers, such as a list or a total, goes to all owners by [Gather]: each is asked once for the shards
+// that it is believed to own, answers for those that it does own, and says who has the others. The answer accounts for every
+// shard: under which epoch it answered, or why it is missing. It is no snapshot.
+//
 // # Answers of the router itself
 //
 //	status                            when                                             applied?
@@ -44,7 +53,8 @@
 //	500, Tenure-Outcome: uncertain    sent to the owner, and no answer came            perhaps
 //	500, Tenure-Outcome: applied      an error that says it came after the commit      yes
 //	503, Tenure-Outcome: not-applied  nobody owns the shard, or nobody could be        no
-//	                                  reached, or too many wait; has Retry-After
+//	                                  reached, or too many wait, or not all have
+//	                                  answered (*PartialError); has Retry-After
 //
 // An answer that has begun when the owner's connection breaks can't be taken back: the connection to the
 // client is cut too, as any proxy does.
@@ -54,9 +64,21 @@
 // Names that begin with Tenure- belong to this library. They are removed from what clients send, apart from the
 // Tenure-Token of fence.SetHeader, which goes to the handler; of those in answers clients see Tenure-Outcome
 // alone. A node believes what such headers say of the hop if HTTPConfig.Peer believes the sender: set it where
-// clients reach nodes directly.
+// clients reach nodes directly, to [PeerByCert] where nodes have certificates.
 //
 // A hop carries the random ID of the sender's group, as the config in the store has it, and a node refuses
 // the hops of any other. So an address that was a node's of another cluster a moment ago, as happens
 // to pods, gets no request of this one served, even if both have groups of the same name.
+//
+// # For operators
+//
+// [Readyz] and [Livez] are for probes. [Debug] shows this node, its shards with their epochs, what has happened to it, and who
+// owns what, as a page and as JSON; keep it off public networks.
+//
+// # What it costs
+//
+// A request at its owner pays the gate (a clock reading and one atomic word), two small allocations for its context, and a copy
+// of the http.Request: about a microsecond, 1.03 times the bare handler over loopback. A forwarded one costs about
+// what a plain httputil.ReverseProxy hop does, and 1.25 times one that is given a pool of buffers, as this one has.
+// BenchmarkLocal and BenchmarkForward measure them beside each other.
 package router

@@ -1,13 +1,17 @@
 package router
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/internal/follow"
 	"github.com/tenure-go/tenure/internal/layout"
+	"github.com/tenure-go/tenure/shard"
 )
 
 const (
@@ -89,6 +93,7 @@ func (f *follower) changed(c cas.Change) {
 	}
 	f.t.board.Publish(f.view, &f.touched)
 	if len(f.touched.Members) > 0 {
+		f.showMembers()
 		f.t.turns.wakeAll()
 	} else {
 		f.t.turns.wake(f.touched.Shards)
@@ -130,13 +135,28 @@ func (f *follower) show() {
 	if f.unfit {
 		f.t.log.Error("router: the group in the store is another than this program's; showing no owners", "err", err)
 		f.t.shown.Store(nil)
+		f.t.who.Store(nil)
 		f.t.board.PublishAll(layout.NewView(f.keys, f.t.group.Shards))
 	} else {
 		id := f.view.Config.ID
 		f.t.shown.Store(&id)
 		f.t.board.PublishAll(f.view)
+		f.showMembers()
 	}
 	f.t.turns.wakeAll()
+}
+
+// showMembers shows who is there. A member whose record can't be read is shown by its ID.
+func (f *follower) showMembers() {
+	ids := slices.SortedFunc(maps.Keys(f.view.Members), func(a, b string) int {
+		return cmp.Or(cmp.Compare(f.view.Members[a].Created, f.view.Members[b].Created), cmp.Compare(a, b))
+	})
+	who := make([]shard.Member, len(ids))
+	for i, id := range ids {
+		who[i] = f.view.Members[id].Member.Member
+		who[i].ID = id
+	}
+	f.t.who.Store(&who)
 }
 
 // note takes note that the store was heard, and how far the view is.

@@ -23,6 +23,9 @@ const (
 	groupHeader = "Tenure-Group" // request: the ID in the config of the sender's group
 	epochHeader = "Tenure-Epoch" // request: by which the sender believes the receiver owns; refusal: of the owner named
 
+	shardsHeader = "Tenure-Shards" // request of Gather: a set of shards
+	partHeader   = "Tenure-Part"   // answer to such: the attempt's random number
+
 	refusedHeader = "Tenure-Refused"       // refusal: the attempt's random number
 	ownerHeader   = "Tenure-Owner"         // refusal: the owner's ID, absent if nobody is known
 	addressHeader = "Tenure-Owner-Address" // refusal: its address
@@ -37,6 +40,8 @@ type hop struct {
 	nonce string
 	group string // its ID: names repeat from one cluster to the next, and addresses are given again
 	epoch shard.Epoch
+
+	shards string // a set of them; "" unless Gather asks
 }
 
 func (h hop) present() bool { return h.nonce != "" }
@@ -59,7 +64,7 @@ func receive(r *http.Request, peer func(*http.Request) bool) (*http.Request, hop
 	}
 	var h hop
 	if nonce := r.Header.Get(hopHeader); nonce != "" && peer(r) {
-		h = hop{nonce: nonce, group: r.Header.Get(groupHeader)}
+		h = hop{nonce: nonce, group: r.Header.Get(groupHeader), shards: r.Header.Get(shardsHeader)}
 		// An unreadable epoch is 0: the receiver then answers from the view it has.
 		h.epoch, _ = shard.ParseEpoch(r.Header.Get(epochHeader))
 	}
@@ -103,6 +108,9 @@ func (h hop) set(to http.Header) {
 	to.Set(hopHeader, h.nonce)
 	to.Set(groupHeader, h.group)
 	to.Set(epochHeader, h.epoch.String())
+	if h.shards != "" {
+		to.Set(shardsHeader, h.shards)
+	}
 }
 
 // refuse answers a peer that this node does not own the shard, and who does as far as it knows.

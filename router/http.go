@@ -73,6 +73,7 @@ type HTTP struct {
 // node is what HTTP needs of an *owner.Node.
 type node interface {
 	Enter(ctx context.Context, key string) (context.Context, func(), error)
+	EnterShard(ctx context.Context, shard int) (context.Context, func(), error)
 	Group() shard.Group
 	WaitTimeout() time.Duration
 	Status() owner.Status
@@ -234,7 +235,8 @@ func (h *HTTP) answerClient(w http.ResponseWriter, r *http.Request, key string, 
 			if err == nil {
 				return
 			}
-			if !errors.As(err, &no) {
+			var ok bool
+			if no, ok = errors.AsType[*owner.NotOwnerError](err); !ok {
 				h.fail(w, r, err)
 				return
 			}

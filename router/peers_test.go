@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,10 @@ func (n *fakeNode) Enter(ctx context.Context, key string) (context.Context, func
 		return ctx, func() {}, nil
 	}
 	return n.enter(ctx, key)
+}
+
+func (n *fakeNode) EnterShard(ctx context.Context, s int) (context.Context, func(), error) {
+	return n.Enter(ctx, strconv.Itoa(s))
 }
 func (n *fakeNode) Group() shard.Group         { return n.group }
 func (n *fakeNode) WaitTimeout() time.Duration { return n.wait }

@@ -10,9 +10,14 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/tenure-go/tenure/cas"
 )
+
+// flushWithin is how long a part of an answer of known length waits for the next. The proxy passes on at once what it can't know
+// the end of: server-sent events, answers without a length. Others would cost a second packet for the head alone.
+const flushWithin = time.Millisecond
 
 // relay sends r on and streams the answer back. With an error nothing was answered.
 func (t *trip) relay(w http.ResponseWriter, r *http.Request) error {
@@ -33,9 +38,9 @@ func (t *trip) relay(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	proxy := httputil.ReverseProxy{
-		Rewrite:        t.rewrite,
+		Rewrite:        t.h.rewrite,
 		Transport:      t,
-		FlushInterval:  -1, // after each write: server-sent events, long polls
+		FlushInterval:  flushWithin,
 		BufferPool:     &t.h.pool,
 		ErrorLog:       t.h.errorLog,
 		ModifyResponse: func(res *http.Response) error { t.prepare(w, res); return nil },
@@ -68,14 +73,14 @@ var forwarding = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
 
 // rewrite makes the request to the owner the one that came here: the path as it was before any prefix
 // was stripped, the query as it was, and the headers with X-Forwarded-For grown by the client.
-func (t *trip) rewrite(p *httputil.ProxyRequest) {
+func (h *HTTP) rewrite(p *httputil.ProxyRequest) {
 	in, out := p.In, p.Out
 	if u, err := url.ParseRequestURI(in.RequestURI); err == nil {
 		out.URL = u
 	} else {
 		out.URL.RawQuery = in.URL.RawQuery
 	}
-	out.URL.Scheme = t.h.conf.Scheme
+	out.URL.Scheme = h.conf.Scheme
 
 	out.Header["X-Forwarded-For"] = in.Header["X-Forwarded-For"]
 	p.SetXForwarded()

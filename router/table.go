@@ -24,9 +24,10 @@ type Table struct {
 	log   *slog.Logger
 
 	board *layout.Board
-	shown atomic.Pointer[string] // the ID of the group that board shows, nil while it shows none
-	heard atomic.Int64           // store.Now() in ns when the store last told us something
-	turns waiters                // who wait for a shard to change hands
+	shown atomic.Pointer[string]         // the ID of the group that board shows, nil while it shows none
+	who   atomic.Pointer[[]shard.Member] // the group's members, oldest first; nil while none are shown
+	heard atomic.Int64                   // store.Now() in ns when the store last told us something
+	turns waiters                        // who wait for a shard to change hands
 
 	close context.CancelFunc
 	done  sync.WaitGroup
@@ -110,6 +111,14 @@ func (t *Table) id() string {
 		return *id
 	}
 	return ""
+}
+
+// members are the group's present ones, oldest first: the first is the planner. They are shared: treat them as immutable.
+func (t *Table) members() []shard.Member {
+	if who := t.who.Load(); who != nil {
+		return *who
+	}
+	return nil
 }
 
 // awaitID is id, after a wait for it of at most timeout: in a group's first moments a node may own

@@ -39,13 +39,20 @@ func upgrade(t *testing.T, addr, protocol string) (net.Conn, *bufio.Reader, *htt
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	in, res := askUpgrade(t, conn, protocol)
+	return conn, in, res
+}
+
+// askUpgrade is upgrade on a connection that is there.
+func askUpgrade(t *testing.T, conn net.Conn, protocol string) (*bufio.Reader, *http.Response) {
+	t.Helper()
 	io.WriteString(conn, "GET /k HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
 	in := bufio.NewReader(conn)
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conn, in, res
+	return in, res
 }
 
 func TestUpgradedConnection(t *testing.T) {

@@ -37,6 +37,9 @@ func (e *FencedError) Error() string {
 // Outcome is NotApplied.
 func (e *FencedError) Outcome() cas.Outcome { return cas.NotApplied }
 
+// Fenced is true: by it package owner, which can't import this one, knows the error to count it.
+func (e *FencedError) Fenced() bool { return true }
+
 // GroupError: the resource is fenced by another group of the same name, so the epochs of the two
 // cannot be compared. Either two store clusters share the resource, or the group's records in the
 // store were deleted and made anew. Not applied.
