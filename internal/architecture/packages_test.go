@@ -28,7 +28,7 @@ type family struct {
 
 var families = []family{
 	{"etcd", "go.etcd.io/etcd", oneOf("cas/etcdkv")},
-	{"grpc", "google.golang.org/grpc", oneOf("cas/etcdkv", "router/grpcrouter", "idem/grpcidem")},
+	{"grpc", "google.golang.org/grpc", oneOf("cas/etcdkv", "router/grpcrouter", "router/grpcrouter/internal/echopb", "idem/grpcidem")},
 	{"franz-go", "github.com/twmb/franz-go", oneOf("router/kafka")},
 	{"pgx", "github.com/jackc/pgx", func(pkg string) bool { return strings.HasPrefix(path.Base(pkg), "pgx") }},
 }
@@ -41,9 +41,10 @@ func oneOf(pkgs ...string) func(string) bool {
 // broker and a driver elsewhere.
 var lean = []string{
 	"shard",
-	"cas", "cas/memkv",
+	"cas", "cas/memkv", "cas/sqlcas",
 	"owner", "owner/internal/machine", "owner/fence", "owner/ownertest",
 	"router",
+	"idem", "idem/idemtest", "idem/sqlidem",
 }
 
 // layers says which packages of this module a package may import. Those that are not listed may import
@@ -57,6 +58,7 @@ var layers = []struct {
 	{pkg: "cas", may: []string{"cas/internal/..."}, test: []string{"cas/memkv", "internal/..."}},
 	{pkg: "cas/memkv", may: []string{"cas"}, test: []string{"internal/..."}},
 	{pkg: "cas/etcdkv", may: []string{"cas"}, test: []string{"internal/..."}},
+	{pkg: "cas/sqlcas", may: []string{"cas", "cas/sqlcas/internal/...", "internal/..."}},
 	{
 		pkg: "owner", may: []string{"shard", "cas", "internal/...", "owner/internal/..."},
 		test: []string{"cas/memkv", "owner/ownertest"},
@@ -75,8 +77,9 @@ var layers = []struct {
 	},
 	{
 		pkg: "idem", may: []string{"shard", "cas", "internal/..."},
-		test: []string{"cas/memkv"},
+		test: []string{"cas/memkv", "idem/idemtest", "owner/...", "router"},
 	},
+	{pkg: "idem/idemtest", may: []string{"shard", "cas", "idem"}},
 }
 
 // checkPackages reports each import that the rules forbid.
@@ -159,6 +162,9 @@ var requirements = map[string]string{
 	"go.etcd.io/etcd/client/v3":        "cas/etcdkv",
 	"google.golang.org/grpc":           "cas/etcdkv: status codes",
 	"golang.org/x/sys":                 "cas/etcdkv: CLOCK_BOOTTIME",
+	"github.com/dunglas/httpsfv":       "idem: the header Idempotency-Key is a structured field",
+	"github.com/felixge/httpsnoop":     "idem: a ResponseWriter keeps its optional interfaces when it is wrapped",
+	"github.com/jackc/pgx/v5":          "packages named pgx…",
 	"github.com/google/go-cmp":         "tests",
 	"go.uber.org/goleak":               "tests",
 
@@ -175,6 +181,13 @@ var requirements = map[string]string{
 	"google.golang.org/genproto/googleapis/api": "etcd's client",
 	"google.golang.org/genproto/googleapis/rpc": "etcd's client",
 	"google.golang.org/protobuf":                "etcd's client",
+
+	// What pgx brings along.
+	"github.com/jackc/pgpassfile":    "pgx: passwords from a file",
+	"github.com/jackc/pgservicefile": "pgx: connections named in a file",
+	"github.com/jackc/puddle/v2":     "pgx: its pool",
+	"golang.org/x/sync":              "pgx: its pool",
+	"golang.org/x/crypto":            "pgx: SCRAM",
 }
 
 // checkRequirements reports modules in go.mod that no reason is known for.
