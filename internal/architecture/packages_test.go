@@ -42,7 +42,7 @@ func oneOf(pkgs ...string) func(string) bool {
 var lean = []string{
 	"shard",
 	"cas", "cas/memkv", "cas/sqlcas",
-	"owner", "owner/internal/machine", "owner/fence", "owner/ownertest",
+	"owner", "owner/internal/machine", "owner/fence", "owner/ownertest", "owner/writer",
 	"router",
 	"idem", "idem/idemtest", "idem/sqlidem",
 }
@@ -69,6 +69,10 @@ var layers = []struct {
 	},
 	{
 		pkg: "owner/fence", may: []string{"shard", "cas", "owner", "internal/..."},
+		test: []string{"cas/memkv", "owner/ownertest"},
+	},
+	{
+		pkg: "owner/writer", may: []string{"shard", "cas", "owner", "owner/fence"},
 		test: []string{"cas/memkv", "owner/ownertest"},
 	},
 	{
