@@ -169,6 +169,7 @@ var requirements = map[string]string{
 	"github.com/dunglas/httpsfv":       "idem: the header Idempotency-Key is a structured field",
 	"github.com/felixge/httpsnoop":     "idem: a ResponseWriter keeps its optional interfaces when it is wrapped",
 	"github.com/jackc/pgx/v5":          "packages named pgx…",
+	"github.com/twmb/franz-go":         "router/kafka",
 	"github.com/google/go-cmp":         "tests",
 	"go.uber.org/goleak":               "tests",
 
@@ -185,6 +186,11 @@ var requirements = map[string]string{
 	"google.golang.org/genproto/googleapis/api": "etcd's client",
 	"google.golang.org/genproto/googleapis/rpc": "etcd's client",
 	"google.golang.org/protobuf":                "etcd's client",
+
+	// What franz-go brings along.
+	"github.com/twmb/franz-go/pkg/kmsg": "franz-go: Kafka's requests; router/kafka sends some itself",
+	"github.com/klauspost/compress":     "franz-go: compression of batches",
+	"github.com/pierrec/lz4/v4":         "franz-go: compression of batches",
 
 	// What pgx brings along.
 	"github.com/jackc/pgpassfile":    "pgx: passwords from a file",

@@ -2,7 +2,6 @@ package fence
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/tenure-go/tenure/internal/dialect"
 )
@@ -23,24 +22,10 @@ func refusedCommit(d dialect.Dialect, err error) bool {
 	switch d {
 	case dialect.Postgres:
 		var e interface{ SQLState() string }
-		return errors.As(err, &e) && refusedState(e.SQLState())
+		return errors.As(err, &e) && dialect.RefusedCommit(e.SQLState())
 	case dialect.SQLite:
 		var e interface{ Code() int }
 		return errors.As(err, &e) && refusedCode(e.Code())
-	}
-	return false
-}
-
-func refusedState(state string) bool {
-	if state == "40003" { // statement_completion_unknown
-		return false
-	}
-	// In order: data, integrity, transaction state, triggered data change, rollback, access rule,
-	// check option, raised by a trigger.
-	for _, class := range []string{"22", "23", "25", "27", "40", "42", "44", "P0"} {
-		if strings.HasPrefix(state, class) {
-			return true
-		}
 	}
 	return false
 }

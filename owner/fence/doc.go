@@ -47,11 +47,16 @@
 //
 // # What is fenced
 //
-// SQL fences Postgres, MySQL, MariaDB and SQLite; see there for what each needs. Gate fences a
-// server of your own, to which SetHeader and FromHeader carry the token. A log is fenced by its
-// order: its consumer drops records of an epoch below the highest that it has seen. A resource that
-// can compare nothing, such as mail or somebody else's API, cannot be fenced at all: give each
+// SQL fences Postgres, MySQL, MariaDB and SQLite; see there for what each needs. Package pgxfence does so
+// for Postgres by pgx, in fewer round trips; objectfence fences an object in a bucket; redisfence does what Redis
+// allows, which is not all. Gate fences a server of your own, to which SetHeader and FromHeader carry
+// the token. In the store that holds the claims, owner.Tenure.Guard is the fence. A log is fenced by
+// its order: its consumer drops records of an epoch below the highest that it has seen. A resource
+// that can compare nothing, such as mail or somebody else's API, cannot be fenced at all: give each
 // effect an idempotency key that the receiver remembers.
+//
+// For a fence of your own there are State, which is the rule, and package fencetest, which tells whether you
+// have kept it.
 //
 // A token guards its own shard. Check Tenure.Owns before writing under a key that came from
 // elsewhere; work across two shards is two transactions, each under its own token and with an

@@ -45,7 +45,7 @@ type gateShard struct {
 // error call it again. *FencedError if a higher epoch is there or comes while it waits, *GroupError
 // if another group has sealed; then nothing has changed.
 func (g *Gate) Seal(ctx context.Context, tok shard.Token) error {
-	if err := checkToken(tok); err != nil {
+	if err := CheckToken(tok); err != nil {
 		return err
 	}
 	s, idle, err := g.want(tok)
@@ -101,7 +101,7 @@ func (g *Gate) want(tok shard.Token) (*gateShard, <-chan struct{}, error) {
 // Do runs fn if tok is what was sealed, and returns what fn returns. Else fn does not run:
 // *FencedError, ErrNotSealed, *GroupError. Calls of fn run at the same time as each other.
 func (g *Gate) Do(tok shard.Token, fn func() error) error {
-	if err := checkToken(tok); err != nil {
+	if err := CheckToken(tok); err != nil {
 		return err
 	}
 	s, err := g.enter(tok)
@@ -119,8 +119,8 @@ func (g *Gate) enter(tok shard.Token) (*gateShard, error) {
 	if s == nil {
 		return nil, ErrNotSealed
 	}
-	known := row{groupID: s.groupID, epoch: s.epoch, wanted: s.wanted}
-	if err := known.refuse(tok); err != nil {
+	known := State{GroupID: s.groupID, Epoch: s.epoch, Wanted: s.wanted}
+	if err := known.Refuse(tok); err != nil {
 		return nil, err
 	}
 	s.running++

@@ -46,7 +46,7 @@ func FromHeader(h http.Header) (shard.Token, error) {
 		return shard.Token{}, badHeader(values[0])
 	}
 	tok := shard.Token{Group: parts[0], GroupID: parts[1], Shard: n, Epoch: shard.Epoch(epoch)}
-	if err := checkToken(tok); err != nil {
+	if err := CheckToken(tok); err != nil {
 		return shard.Token{}, err
 	}
 	return tok, nil

@@ -7,14 +7,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/shard"
 )
 
-const maxStream = 200
-
 func checkStream(stream string) error {
-	if stream == "" || len(stream) > maxStream || !utf8.ValidString(stream) || strings.ContainsRune(stream, 0) {
-		return refused("fence: stream %q: want 1 to %d bytes of UTF-8 without NUL", stream, maxStream)
+	if stream == "" || len(stream) > dialect.MaxStream || !utf8.ValidString(stream) || strings.ContainsRune(stream, 0) {
+		return refused("fence: stream %q: want 1 to %d bytes of UTF-8 without NUL", stream, dialect.MaxStream)
 	}
 	return nil
 }
@@ -23,7 +22,7 @@ func checkStream(stream string) error {
 // Call it after Seal: under any epoch but the sealed one it fails as a guard does, for an older
 // owner could still move what was read. A stream's name has 1 to 200 bytes.
 func (f *SQL) Position(ctx context.Context, tok shard.Token, stream string) (int64, error) {
-	if err := errors.Join(checkToken(tok), checkStream(stream)); err != nil {
+	if err := errors.Join(CheckToken(tok), checkStream(stream)); err != nil {
 		return 0, err
 	}
 	s, err := f.state(ctx, tok, stream)
@@ -41,13 +40,13 @@ func (f *SQL) Position(ctx context.Context, tok shard.Token, stream string) (int
 // are stored together, once, whatever is retried: *PositionError if next is not above what is
 // stored. On error return it, so that tx is rolled back.
 func (f *SQL) Advance(ctx context.Context, tx *sql.Tx, tok shard.Token, stream string, next int64) error {
-	if err := errors.Join(checkToken(tok), checkStream(stream)); err != nil {
+	if err := errors.Join(CheckToken(tok), checkStream(stream)); err != nil {
 		return err
 	}
 	if next < 0 {
 		return refused("fence: advance %q to %d: want an offset of at least 0", stream, next)
 	}
-	res, err := tx.ExecContext(ctx, f.stmt.advance, next, tok.Group, tok.Shard, stream, next)
+	res, err := tx.ExecContext(ctx, f.stmt.Advance, next, tok.Group, tok.Shard, stream, next)
 	if err != nil {
 		return notApplied("advance", err)
 	}
@@ -59,7 +58,7 @@ func (f *SQL) Advance(ctx context.Context, tx *sql.Tx, tok shard.Token, stream s
 		return nil
 	}
 	var stored int64
-	err = tx.QueryRowContext(ctx, f.stmt.stored, tok.Group, tok.Shard, stream).Scan(&stored)
+	err = tx.QueryRowContext(ctx, f.stmt.Stored, tok.Group, tok.Shard, stream).Scan(&stored)
 	switch {
 	case err == nil:
 		return &PositionError{Stream: stream, Stored: stored, Next: next}
@@ -67,7 +66,7 @@ func (f *SQL) Advance(ctx context.Context, tx *sql.Tx, tok shard.Token, stream s
 		return notApplied("advance", err)
 	}
 	// A zombie that inserts the same row makes this fail, or wait and fail, rather than go unseen.
-	if _, err := tx.ExecContext(ctx, f.stmt.addStream, tok.Group, tok.Shard, stream, next); err != nil {
+	if _, err := tx.ExecContext(ctx, f.stmt.AddStream, tok.Group, tok.Shard, stream, next); err != nil {
 		return notApplied("advance", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/shard"
 )
 
@@ -18,22 +19,12 @@ type row struct {
 // state reads tok's row, in no transaction, and in one statement, so that its parts fit together.
 // The stream may be "".
 func (f *SQL) state(ctx context.Context, tok shard.Token, stream string) (s row, err error) {
-	err = f.db.QueryRowContext(ctx, f.stmt.state,
-		tok.Group, tok.Shard, tok.Group, tok.Shard, tok.Group, tok.Group, tok.Shard, stream).
+	err = f.db.QueryRowContext(ctx, f.stmt.State, dialect.StateArgs(tok.Group, tok.Shard, stream)...).
 		Scan(&s.groupID, &s.epoch, &s.wanted, &s.floor, &s.next)
 	return s, err
 }
 
 // refuse says why a guard under tok fails on s: nil if it would not.
 func (s row) refuse(tok shard.Token) error {
-	current := max(s.epoch, s.wanted, s.floor)
-	switch {
-	case s.groupID != "" && s.groupID != tok.GroupID:
-		return &GroupError{Group: tok.Group, Shard: tok.Shard, Mine: tok.GroupID, Theirs: s.groupID}
-	case current > tok.Epoch:
-		return &FencedError{Mine: tok.Epoch, Current: current}
-	case s.epoch < tok.Epoch || s.wanted < tok.Epoch:
-		return ErrNotSealed
-	}
-	return nil
+	return State{GroupID: s.groupID, Epoch: s.epoch, Wanted: max(s.wanted, s.floor)}.Refuse(tok)
 }

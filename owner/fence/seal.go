@@ -18,9 +18,9 @@ import (
 // Idempotent: after an error, uncertain ones included, call it again. *FencedError if a higher
 // epoch is there, *GroupError if the row is another group's; then nothing has changed. It waits
 // for transactions that have passed their guard and not ended yet, and gives up when ctx ends; by
-// then older owners may be shut out already, never let in.
+// then older owners may be shut out already, never let in, and tok may yet become the sealed one.
 func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
-	if err := checkToken(tok); err != nil {
+	if err := CheckToken(tok); err != nil {
 		return err
 	}
 	if _, err := f.facts(ctx); err != nil {
@@ -51,11 +51,11 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, error) {
 	epoch := int64(tok.Epoch)
 	add := []step{
-		{f.stmt.addWanted, []any{tok.Group, tok.Shard}},
-		{f.stmt.addFence, []any{tok.Group, tok.Shard, tok.GroupID}},
+		{f.stmt.AddWanted, []any{tok.Group, tok.Shard}},
+		{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}},
 	}
-	wanted := step{f.stmt.raiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}
-	sealed := step{f.stmt.raiseEpoch, []any{
+	wanted := step{f.stmt.RaiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}
+	sealed := step{f.stmt.RaiseEpoch, []any{
 		epoch, tok.Group, tok.Shard, tok.GroupID, epoch, tok.Group, tok.Shard, epoch,
 	}}
 	if f.d == dialect.SQLite {
@@ -103,8 +103,8 @@ func sealError(tok shard.Token, err error) error {
 // lineage was raised and no member lives to seal. Rows that are above already stay as they are.
 // Idempotent: after an error call it again.
 func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
-	if !isPlain(group, maxGroup) {
-		return refused("fence: seal all: group %q: want 1 to %d letters, digits or any of ._-", group, maxGroup)
+	if !isPlain(group, dialect.MaxGroup) {
+		return refused("fence: seal all: group %q: want 1 to %d letters, digits or any of ._-", group, dialect.MaxGroup)
 	}
 	if lineage < 1 || lineage > shard.MaxLineage {
 		return refused("fence: seal all: lineage %d: want 1 to %d", lineage, shard.MaxLineage)
@@ -115,9 +115,9 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 	least := int64(lineage) << 48
 	for _, s := range []step{
 		// The floor is what refuses a first seal of a row that is not there yet.
-		{f.stmt.addWanted, []any{group, floorShard}},
-		{f.stmt.allWanted, []any{least, group, least}},
-		{f.stmt.allEpochs, []any{least, group, least}},
+		{f.stmt.AddWanted, []any{group, dialect.FloorShard}},
+		{f.stmt.AllWanted, []any{least, group, least}},
+		{f.stmt.AllEpochs, []any{least, group, least}},
 	} {
 		if _, err := f.update(ctx, s); err != nil {
 			return fmt.Errorf("fence: seal all of %q: %w", group, err)

@@ -2,8 +2,6 @@ package fence
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,8 +11,8 @@ import (
 
 // serverFacts are what matters of a server, asked once.
 type serverFacts struct {
-	mariaDB bool          // it has idle_transaction_timeout
-	idle    time.Duration // what Postgres gives a session of this pool, 0: no limit
+	mariaDB bool   // it has idle_transaction_timeout
+	limits  string // what Postgres is to SET LOCAL at the begin of a transaction, "" if nothing
 }
 
 // facts asks the server once, and refuses a MySQL or MariaDB on which a fence can't work.
@@ -28,12 +26,7 @@ func (f *SQL) facts(ctx context.Context) (serverFacts, error) {
 	case f.d == dialect.MySQL:
 		facts, err = f.mysqlFacts(ctx)
 	case f.d == dialect.Postgres && f.c.Idle > 0:
-		var ms int64
-		err = f.db.QueryRowContext(ctx, "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'").Scan(&ms)
-		if errors.Is(err, sql.ErrNoRows) {
-			err = nil // what speaks like Postgres and lacks it says so when it is set
-		}
-		facts.idle = time.Duration(ms) * time.Millisecond
+		facts.limits, err = f.postgresLimits(ctx)
 	}
 	if err != nil {
 		return facts, notApplied("asking the server what it is", err)
@@ -80,16 +73,30 @@ func severalPrimaries(why string) error {
 		"use a single primary", why)
 }
 
-// idle is the first statement of a transaction on Postgres: SQLConfig.Idle, or what the session has
-// if that is stricter. SET is no query: it leaves the transaction without a snapshot, so that fn may
-// lock a table before it has one. A query that compares the two in the server would take one.
-func (f *SQL) idle(facts serverFacts) string {
-	limit := f.c.Idle
-	if facts.idle > 0 {
-		limit = min(limit, facts.idle)
+// postgresLimits is the first statement of a transaction on Postgres: it brings down to SQLConfig.Idle what the
+// session has not got down there already. SET is no query: it leaves the transaction without a snapshot, so
+// that fn may lock a table before it has one. A query that compares the two in the server would take one.
+func (f *SQL) postgresLimits(ctx context.Context) (string, error) {
+	// What speaks like Postgres may lack one of them.
+	rows, err := f.db.QueryContext(ctx, "SELECT name, setting FROM pg_settings "+
+		"WHERE name IN ('idle_in_transaction_session_timeout', 'tcp_user_timeout') ORDER BY name")
+	if err != nil {
+		return "", err
 	}
-	// A number without a unit is milliseconds. 0 would mean never.
-	return fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", max(1, limit.Milliseconds()))
+	defer rows.Close()
+	var set []string
+	for rows.Next() {
+		var name string
+		var ms int64
+		if err := rows.Scan(&name, &ms); err != nil {
+			return "", err
+		}
+		if has := time.Duration(ms) * time.Millisecond; has == 0 || has > f.c.Idle {
+			// A number without a unit is milliseconds. 0 would mean never.
+			set = append(set, fmt.Sprintf("SET LOCAL %s = %d", name, max(1, f.c.Idle.Milliseconds())))
+		}
+	}
+	return strings.Join(set, "; "), rows.Err()
 }
 
 // settings are what Tx needs of a MySQL or MariaDB session, and what sets them back. The old
@@ -97,11 +104,17 @@ func (f *SQL) idle(facts serverFacts) string {
 func (f *SQL) settings(facts serverFacts) (set, restore string) {
 	set = "SET @tenure_autocommit = @@autocommit, autocommit = 0"
 	restore = "SET autocommit = @tenure_autocommit"
-	if facts.mariaDB && f.c.Idle > 0 {
+	if f.c.Idle > 0 {
 		seconds := (f.c.Idle + time.Second - 1) / time.Second
-		set += fmt.Sprintf(", @tenure_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = "+
-			"IF(@@idle_transaction_timeout BETWEEN 1 AND %d, @@idle_transaction_timeout, %[1]d)", seconds)
-		restore += ", SESSION idle_transaction_timeout = @tenure_idle"
+		for _, name := range []string{"net_read_timeout", "net_write_timeout"} {
+			set += fmt.Sprintf(", @tenure_%s = @@%[1]s, SESSION %[1]s = LEAST(@@%[1]s, %d)", name, seconds)
+			restore += fmt.Sprintf(", SESSION %s = @tenure_%[1]s", name)
+		}
+		if facts.mariaDB { // where 0 is no limit
+			set += fmt.Sprintf(", @tenure_idle = @@idle_transaction_timeout, SESSION idle_transaction_timeout = "+
+				"IF(@@idle_transaction_timeout BETWEEN 1 AND %d, @@idle_transaction_timeout, %[1]d)", seconds)
+			restore += ", SESSION idle_transaction_timeout = @tenure_idle"
+		}
 	}
 	return set, restore
 }

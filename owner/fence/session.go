@@ -23,23 +23,6 @@ type session struct {
 	clean   bool   // and the server agreed: the connection may be used again
 }
 
-// savepoint is lost when the server rolls back or commits behind our back.
-const savepoint = "tenure_tx"
-
-// beginStatement is the first statement of a Tx. SQLite: a transaction that reads before it writes
-// fails, without waiting, if another writer comes between; this statement changes no row but
-// takes the write lock, so the wait is here. MySQL: see session.whole.
-func beginStatement(d dialect.Dialect) string {
-	switch d {
-	case dialect.SQLite:
-		return `UPDATE {fence} SET epoch = epoch WHERE 1 = 0`
-	case dialect.MySQL:
-		return `SAVEPOINT ` + savepoint
-	default:
-		return ""
-	}
-}
-
 // begin starts a transaction. A connection that turns out to be dead before anything was done on it is
 // replaced, as database/sql does where it chooses the connection itself.
 func (f *SQL) begin(ctx context.Context) (*session, error) {
@@ -78,13 +61,13 @@ func (f *SQL) tryBegin(ctx context.Context) (_ *session, err error) {
 		s.over = true
 		return nil, err
 	}
-	if f.d == dialect.Postgres && f.c.Idle > 0 {
-		if _, err := s.tx.ExecContext(ctx, f.idle(facts)); err != nil {
+	if facts.limits != "" {
+		if _, err := s.tx.ExecContext(ctx, facts.limits); err != nil {
 			return nil, err
 		}
 	}
-	if f.stmt.begin != "" {
-		if _, err := s.tx.ExecContext(ctx, f.stmt.begin); err != nil {
+	if f.stmt.Begin != "" {
+		if _, err := s.tx.ExecContext(ctx, f.stmt.Begin); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +86,7 @@ func (s *session) whole(ctx context.Context) (replaced bool, err error) {
 	if s.d != dialect.MySQL {
 		return false, nil
 	}
-	if _, err = s.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint); err == nil {
+	if _, err = s.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+dialect.FenceSavepoint); err == nil {
 		return false, nil
 	}
 	_, dead := s.tx.ExecContext(ctx, "DO 0")

@@ -33,12 +33,14 @@ type SQLConfig struct {
 	// Tx is how Tx begins. Read-only is refused. Defaults to the driver's.
 	Tx sql.TxOptions
 
-	// Idle is how long the server lets a transaction of Tx wait for its next statement before it
-	// ends the session: a process that is paused inside a transaction holds the rows it has written
-	// until then, and its successor waits for them. Defaults to 10s. Whole seconds on MariaDB, rounded
-	// up. Ignored on MySQL and SQLite, which have no such setting. Costs a round trip on Postgres
-	// (SET LOCAL, so that no pooler carries it on). Negative leaves the session as it is: if a round
-	// trip matters, set idle_in_transaction_session_timeout at connect instead.
+	// Idle is how long the server lets a transaction of Tx wait for the process, for its next
+	// statement or for its results to be read, before it ends the session: a process that is paused
+	// inside a transaction holds the rows it has written until then, and its successor waits for them.
+	// Defaults to 10s. Costs a round trip on Postgres (SET LOCAL idle_in_transaction_session_timeout and
+	// tcp_user_timeout, so that no pooler carries it on); if that matters, set the two at connect, where it
+	// then costs nothing. Whole seconds on MariaDB, rounded up (idle_transaction_timeout,
+	// net_write_timeout, net_read_timeout). MySQL has no setting for the next statement, and SQLite none at
+	// all. Negative leaves the session as it is.
 	//
 	// It only shortens. A stricter limit, of the server, the role or the DSN, stays in force; on
 	// Postgres as it was when this SQL first asked for it, since asking again would cost each
@@ -79,8 +81,8 @@ func (c SQLConfig) withDefaults() (SQLConfig, error) {
 //
 // Postgres: a pooler may pool sessions or transactions. A process that is paused inside a
 // transaction keeps its successor from the rows it has written, and from sealing if it has passed its
-// guard. SQLConfig.Idle ends that where the server waits for the process; where the process has
-// not read its result, the server's tcp_user_timeout does, or pg_terminate_backend.
+// guard, until SQLConfig.Idle is over. A driver that pipelines may be paused when it has sent half of what
+// it meant to; then only pg_terminate_backend helps, which pgxfence can do for you.
 //
 // MySQL and MariaDB: InnoDB. Tx turns autocommit off while it runs, and restores it, because a
 // deadlock (1213) rolls the transaction back and what follows would commit by itself, unguarded. DDL and
@@ -98,7 +100,7 @@ type SQL struct {
 	db     *sql.DB
 	d      Dialect
 	c      SQLConfig
-	stmt   statements
+	stmt   dialect.Fence
 	server atomic.Pointer[serverFacts] // of MySQL and MariaDB, asked once
 
 	serving sync.Map // *owner.Tenure by shard.Token: what Serve runs
@@ -117,7 +119,7 @@ func NewSQL(db *sql.DB, d Dialect, c SQLConfig) (*SQL, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SQL{db: db, d: d, c: c, stmt: newStatements(d, c.Table)}, nil
+	return &SQL{db: db, d: d, c: c, stmt: dialect.NewFence(d, c.Table)}, nil
 }
 
 // Serve is an owner.Handler that seals, is ready, and waits: for services with no state in memory. A Tx that is refused

@@ -3,25 +3,23 @@ package fence
 import (
 	"fmt"
 
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/shard"
 )
 
-const (
-	maxGroup   = 63
-	maxGroupID = 64
-	maxShard   = 1<<16 - 1
-)
+const maxShard = 1<<16 - 1
 
-// checkToken refuses what no tenure's token can be. Guards compare for equality, so a bad token
-// could not pass anyway; but Seal would store it.
-func checkToken(tok shard.Token) error {
+// CheckToken refuses what no tenure's token can be: its error wraps ErrToken. Guards compare for
+// equality, so a bad token could not pass anyway; but Seal would store it. It is for those who write a
+// fence of their own, with State.
+func CheckToken(tok shard.Token) error {
 	switch {
 	case tok == shard.Token{}:
 		return fmt.Errorf("%w: it is the zero Token; take it from Tenure.Token", ErrToken)
-	case !isPlain(tok.Group, maxGroup):
-		return fmt.Errorf("%w: group %q: want 1 to %d letters, digits or any of ._-", ErrToken, tok.Group, maxGroup)
-	case !isPlain(tok.GroupID, maxGroupID):
-		return fmt.Errorf("%w: group id %q: want 1 to %d letters, digits or any of ._-", ErrToken, tok.GroupID, maxGroupID)
+	case !isPlain(tok.Group, dialect.MaxGroup):
+		return fmt.Errorf("%w: group %q: want 1 to %d letters, digits or any of ._-", ErrToken, tok.Group, dialect.MaxGroup)
+	case !isPlain(tok.GroupID, dialect.MaxGroupID):
+		return fmt.Errorf("%w: group id %q: want 1 to %d letters, digits or any of ._-", ErrToken, tok.GroupID, dialect.MaxGroupID)
 	case tok.Shard < 0 || tok.Shard > maxShard:
 		return fmt.Errorf("%w: shard %d: want 0 to %d", ErrToken, tok.Shard, maxShard)
 	case tok.Epoch <= 0 || tok.Epoch.Revision() == 0:

@@ -25,7 +25,7 @@ import (
 // is Uncertain, whether or not ctx ends too. Work that another call of Tx is to see must not wait for it
 // inside fn: with one connection in the pool the two would wait for each other.
 func (f *SQL) Tx(ctx context.Context, tok shard.Token, fn func(*sql.Tx) error) error {
-	if err := checkToken(tok); err != nil {
+	if err := CheckToken(tok); err != nil {
 		return err
 	}
 	s, err := f.begin(ctx)

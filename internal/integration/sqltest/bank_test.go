@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/fencetest"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/shard"
 )
@@ -24,7 +23,7 @@ type bank struct {
 
 var banks atomic.Int64
 
-func newBank(t testing.TB, s fencetest.Server, c fence.SQLConfig) *bank {
+func newBank(t testing.TB, s Server, c fence.SQLConfig) *bank {
 	t.Helper()
 	b := newBankOn(t, s.Open(t), s, c)
 	b.seal(t, 1)
@@ -32,7 +31,7 @@ func newBank(t testing.TB, s fencetest.Server, c fence.SQLConfig) *bank {
 }
 
 // newBankOn is newBank on a pool that it closes in the end. Nothing is sealed.
-func newBankOn(t testing.TB, db *sql.DB, s fencetest.Server, c fence.SQLConfig) *bank {
+func newBankOn(t testing.TB, db *sql.DB, s Server, c fence.SQLConfig) *bank {
 	t.Helper()
 	b := &bank{db: db, table: fmt.Sprintf("bank_%d_%d", os.Getpid(), banks.Add(1))}
 	c.Table = b.table

@@ -4,14 +4,13 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/fencetest"
 	"github.com/tenure-go/tenure/owner/fence"
 )
 
 // BenchmarkTx is one small update per transaction: plain, guarded, and guarded without the round
 // trips for SQLConfig.Idle. What the fence costs is the difference.
 func BenchmarkTx(b *testing.B) {
-	for name, server := range map[string]func(testing.TB) fencetest.Server{
+	for name, server := range map[string]func(testing.TB) Server{
 		"sqlite": SQLite, "postgres": Postgres, "mariadb": MariaDB,
 	} {
 		b.Run(name, func(b *testing.B) {

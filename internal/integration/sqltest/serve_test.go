@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/tenure-go/tenure/internal/fencetest"
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/owner/ownertest"
@@ -20,7 +19,7 @@ func TestI6_ServeSealsEachTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, "sqlite", ":memory:")
 		db.SetMaxOpenConns(1)
-		b := newBankOn(t, db, fencetest.Server{Dialect: fence.SQLite}, fence.SQLConfig{})
+		b := newBankOn(t, db, Server{Dialect: fence.SQLite}, fence.SQLConfig{})
 		group := shard.Group{Name: "accounts", Shards: 4}
 		deposit := func(tenure *owner.Tenure) error {
 			return b.Tx(context.WithoutCancel(t.Context()), tenure.Token(), func(tx *sql.Tx) error {

@@ -10,12 +10,11 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/tenure-go/tenure/cas"
-	"github.com/tenure-go/tenure/internal/fencetest"
 	"github.com/tenure-go/tenure/owner/fence"
 )
 
-func sqliteAt(dsn string) fencetest.Server {
-	return fencetest.Server{
+func sqliteAt(dsn string) Server {
+	return Server{
 		Dialect: fence.SQLite,
 		Open:    func(t testing.TB) *sql.DB { return open(t, "sqlite", dsn) },
 	}
@@ -23,7 +22,7 @@ func sqliteAt(dsn string) fencetest.Server {
 
 // In memory, each connection has a database of its own, so there can be but one.
 func TestSQLite_InMemory(t *testing.T) {
-	s := fencetest.Server{Dialect: fence.SQLite, Open: func(t testing.TB) *sql.DB {
+	s := Server{Dialect: fence.SQLite, Open: func(t testing.TB) *sql.DB {
 		db := open(t, "sqlite", ":memory:")
 		db.SetMaxOpenConns(1)
 		return db

@@ -5,6 +5,7 @@ package sqltest
 import (
 	"database/sql"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,20 +13,26 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
-	_ "modernc.org/sqlite"             // the driver sqlite
+	"github.com/jackc/pgx/v5/stdlib" // and the driver pgx
+	_ "modernc.org/sqlite"           // the driver sqlite
 
 	"github.com/tenure-go/tenure/internal/fencetest"
 	"github.com/tenure-go/tenure/owner/fence"
 )
 
+// Server is a database under test.
+type Server = fencetest.Server
+
+// manyWriters reports whether a transaction that has written lets others write.
+func manyWriters(s Server) bool { return s.Dialect != fence.SQLite }
+
 // SQLite is a database in a file of the test's own.
-func SQLite(t testing.TB) fencetest.Server {
+func SQLite(t testing.TB) Server {
 	t.Helper()
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.Join(t.TempDir(), "test.db"), RawQuery: url.Values{
 		"_pragma": {"busy_timeout(20000)", "journal_mode(wal)", "synchronous(off)"}, // no test here cuts the power
 	}.Encode()}).String()
-	return fencetest.Server{
+	return Server{
 		Dialect: fence.SQLite,
 		Open:    func(t testing.TB) *sql.DB { return open(t, "sqlite", dsn) },
 		Levels:  []sql.IsolationLevel{sql.LevelDefault},
@@ -33,35 +40,31 @@ func SQLite(t testing.TB) fencetest.Server {
 }
 
 // Postgres is the server that TENURE_TEST_POSTGRES names, as a URL.
-func Postgres(t testing.TB) fencetest.Server {
+func Postgres(t testing.TB) Server {
 	t.Helper()
 	dsn := require(t, "TENURE_TEST_POSTGRES")
 	c, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fencetest.Server{
+	return Server{
 		Dialect: fence.Postgres,
 		Open:    func(t testing.TB) *sql.DB { return open(t, "pgx", dsn) },
-		Via: func(t testing.TB, addr string) *sql.DB {
-			t.Helper()
-			u, err := url.Parse(dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			u.Host = addr
-			return open(t, "pgx", u.String())
+		Via: func(addr string) *sql.DB {
+			via := c.Copy()
+			via.Host, via.Port = hostPort(addr)
+			via.Fallbacks = nil
+			return pool(stdlib.OpenDB(*via))
 		},
 		Addr: fmt.Sprintf("%s:%d", c.Host, c.Port),
 		Levels: []sql.IsolationLevel{
 			sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable,
 		},
-		Sleep: "SELECT pg_sleep(%d / 1000.0)",
 	}
 }
 
 // MariaDB is the server that TENURE_TEST_MARIADB names, as a DSN of go-sql-driver/mysql.
-func MariaDB(t testing.TB) fencetest.Server {
+func MariaDB(t testing.TB) Server {
 	t.Helper()
 	dsn := require(t, "TENURE_TEST_MARIADB")
 	c, err := mysql.ParseDSN(dsn)
@@ -69,28 +72,32 @@ func MariaDB(t testing.TB) fencetest.Server {
 		t.Fatal(err)
 	}
 	c.Logger = &mysql.NopLogger{} // else it prints what the tests do to its connections
-	connect := func(t testing.TB, c *mysql.Config) *sql.DB {
-		t.Helper()
+	connect := func(c *mysql.Config) *sql.DB {
 		connector, err := mysql.NewConnector(c)
 		if err != nil {
-			t.Fatal(err)
+			panic(err) // the DSN was parsed already
 		}
 		return pool(sql.OpenDB(connector))
 	}
-	return fencetest.Server{
+	return Server{
 		Dialect: fence.MySQL,
-		Open:    func(t testing.TB) *sql.DB { return connect(t, c) },
-		Via: func(t testing.TB, addr string) *sql.DB {
+		Open:    func(testing.TB) *sql.DB { return connect(c) },
+		Via: func(addr string) *sql.DB {
 			via := c.Clone()
 			via.Addr = addr
-			return connect(t, via)
+			return connect(via)
 		},
 		Addr: c.Addr,
 		Levels: []sql.IsolationLevel{
 			sql.LevelDefault, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable,
 		},
-		Sleep: "DO SLEEP(%d / 1000)",
 	}
+}
+
+// hostPort splits an address that a listener has named.
+func hostPort(addr string) (string, uint16) {
+	a := netip.MustParseAddrPort(addr)
+	return a.Addr().String(), a.Port()
 }
 
 func open(t testing.TB, driver, dsn string) *sql.DB {

@@ -1,0 +1,78 @@
+package pgxfence
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenure-go/tenure/internal/dialect"
+	"github.com/tenure-go/tenure/owner/fence"
+	"github.com/tenure-go/tenure/shard"
+)
+
+// Guard makes tx fail unless tok is what was sealed: *fence.FencedError, fence.ErrNotSealed,
+// *fence.GroupError. Make it the last statement before the commit, as Tx does. Then a newer owner's
+// Seal waits only for the commit, and not for what you do between: the row stays locked until tx
+// ends. What is written after the guard is guarded as well.
+//
+// On error tx has been rolled back, and nothing was applied. Don't roll tx back to a savepoint from
+// before the guard: that gives up its lock. Config.Idle and Config.Terminate are not seen to.
+func (f *Fence) Guard(ctx context.Context, tx pgx.Tx, tok shard.Token) error {
+	err := fence.CheckToken(tok)
+	if err == nil {
+		var one int64
+		if err = tx.QueryRow(ctx, f.stmt.Guard, held(tok)...).Scan(&one); err == nil {
+			return nil
+		}
+	}
+	// Roll back before asking why: with one connection in the pool there is no other to ask on.
+	done, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_ = tx.Rollback(done) // if it does not reach the server, pgx has closed the connection
+	if errors.Is(err, fence.ErrToken) {
+		return err
+	}
+	return f.explain(ctx, tok, notApplied(opGuard, err))
+}
+
+func held(tok shard.Token) []any {
+	return dialect.Postgres.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
+}
+
+// row is what the database knows of one shard.
+type row struct {
+	fence.State
+	wanted shard.Epoch // without the floor of SealAll, which State has
+	next   int64       // the position of the stream that was asked for, or -1
+}
+
+// state reads tok's row, in no transaction, and in one statement, so that its parts fit together.
+// The stream may be "".
+func (f *Fence) state(ctx context.Context, tok shard.Token, stream string) (r row, err error) {
+	var epoch, wanted, floor int64
+	err = f.pool.QueryRow(ctx, f.stmt.State, dialect.StateArgs(tok.Group, tok.Shard, stream)...).
+		Scan(&r.GroupID, &epoch, &wanted, &floor, &r.next)
+	r.Epoch, r.Wanted, r.wanted = shard.Epoch(epoch), shard.Epoch(max(wanted, floor)), shard.Epoch(wanted)
+	return r, err
+}
+
+// explainTimeout bounds the question why a guard failed. It matters if every connection of the
+// pool is in use and stays so: then the answer is the guard's own error.
+const explainTimeout = 5 * time.Second
+
+// explain turns the error of a refused guard into what it means, by reading the row again, outside of
+// the transaction, which answers no more. It must not be asked about what is uncertain.
+func (f *Fence) explain(ctx context.Context, tok shard.Token, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	r, err := f.state(ctx, tok, "")
+	if err != nil {
+		return cause
+	}
+	if err := r.Refuse(tok); err != nil {
+		return err
+	}
+	return cause
+}

@@ -1,0 +1,156 @@
+package pgxfence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenure-go/tenure/internal/dialect"
+	"github.com/tenure-go/tenure/owner/fence"
+	"github.com/tenure-go/tenure/shard"
+)
+
+// Seal raises the row to tok's epoch. On return no older owner's transaction can commit: those
+// whose guard had passed have ended, and any later guard fails. State read from then on, in
+// transactions begun after Seal returned and on the primary, is current and stays so.
+//
+// Idempotent: after an error, uncertain ones included, call it again. *fence.FencedError if a higher
+// epoch is there, *fence.GroupError if the row is another group's; then nothing has changed. It waits
+// for transactions that have passed their guard and not ended yet (Config.Terminate ends them), and
+// gives up when ctx ends; by then older owners may be shut out already, never let in, and tok may yet
+// become the sealed one.
+func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
+	if err := fence.CheckToken(tok); err != nil {
+		return err
+	}
+	r, err := f.state(ctx, tok, "")
+	if err != nil {
+		return sealError(tok, err)
+	}
+	if err := r.Refuse(tok); !errors.Is(err, fence.ErrNotSealed) {
+		return err // nil: sealed already
+	}
+	// Either row may be missing, if somebody has cleaned up by hand.
+	if r.GroupID == "" || r.wanted == 0 {
+		if r, err = f.add(ctx, tok); err != nil {
+			return sealError(tok, err)
+		}
+		if err := r.Refuse(tok); !errors.Is(err, fence.ErrNotSealed) {
+			return err
+		}
+	}
+	n, err := f.raise(ctx, tok)
+	if err != nil {
+		return sealError(tok, err)
+	}
+	if n == 1 {
+		return nil
+	}
+	if r, err = f.state(ctx, tok, ""); err != nil {
+		return sealError(tok, err)
+	}
+	return r.Refuse(tok)
+}
+
+// add makes the rows of a shard that has none, and says what they are then.
+func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
+	_, err := f.update(ctx,
+		step{f.stmt.AddWanted, []any{tok.Group, tok.Shard}},
+		step{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}})
+	if err != nil {
+		return row{}, err
+	}
+	r, err := f.state(ctx, tok, "")
+	if err == nil && r.GroupID == "" {
+		err = errors.New("the row that was added is not there: does this pool reach a replica?")
+	}
+	return r, err
+}
+
+// raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it. Two, so
+// that guards turn away while the second waits for those that have passed: see dialect.NewFence.
+func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
+	epoch := int64(tok.Epoch)
+	if _, err := f.update(ctx, step{f.stmt.RaiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}); err != nil {
+		return 0, err
+	}
+	if f.c.Terminate > 0 {
+		if err := f.endOlder(ctx, tok); err != nil {
+			return 0, err
+		}
+	}
+	// This one looks for a newer seal and for the group's floor in a snapshot from after the first
+	// was visible to everybody: whoever raises either later than that will find this row and raise
+	// it too.
+	return f.update(ctx, step{f.stmt.RaiseEpoch, []any{
+		epoch, tok.Group, tok.Shard, tok.GroupID, epoch, tok.Group, tok.Shard, epoch,
+	}})
+}
+
+func sealError(tok shard.Token, err error) error {
+	return fmt.Errorf("pgxfence: seal %s: %w (if its tables are missing: run Fence.Schema in a migration, or call Fence.Install)", tok, err)
+}
+
+// SealAll seals every shard of group, those never sealed before included, above all epochs of
+// lineages below lineage (1 to shard.MaxLineage). It is for after a Reset of the group, or when a
+// lineage was raised and no member lives to seal. Rows that are above already stay as they are.
+// Idempotent: after an error call it again.
+func (f *Fence) SealAll(ctx context.Context, group string, lineage int) error {
+	// A group is known by its tokens.
+	if err := fence.CheckToken(shard.Token{Group: group, GroupID: "-", Epoch: 1}); err != nil {
+		return refused("pgxfence: seal all: group %q: want the name of a group", group)
+	}
+	if lineage < 1 || lineage > shard.MaxLineage {
+		return refused("pgxfence: seal all: lineage %d: want 1 to %d", lineage, shard.MaxLineage)
+	}
+	least := int64(lineage) << 48
+	for _, s := range []step{
+		// The floor is what refuses a first seal of a row that is not there yet.
+		{f.stmt.AddWanted, []any{group, dialect.FloorShard}},
+		{f.stmt.AllWanted, []any{least, group, least}},
+		{f.stmt.AllEpochs, []any{least, group, least}},
+	} {
+		if _, err := f.update(ctx, s); err != nil {
+			return fmt.Errorf("pgxfence: seal all of %q: %w", group, err)
+		}
+	}
+	return nil
+}
+
+// step is a statement and its parameters.
+type step struct {
+	stmt string
+	args []any
+}
+
+// update runs steps in a transaction of their own, in one round trip, and returns the number of rows
+// that the last one changed.
+//
+// READ COMMITTED, because at a stricter level an update that has waited fails instead of looking again.
+func (f *Fence) update(ctx context.Context, steps ...step) (n int64, err error) {
+	conn, err := f.pool.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer f.release(ctx, conn)
+	b := &pgx.Batch{}
+	b.Queue("begin isolation level read committed")
+	for _, s := range steps {
+		b.Queue(s.stmt, s.args...)
+	}
+	b.Queue("commit")
+	results := conn.SendBatch(ctx, b)
+	for i := range b.Len() {
+		tag, err := results.Exec()
+		if err != nil {
+			_ = results.Close() // says the same
+			return 0, err
+		}
+		if i == len(steps) {
+			n = tag.RowsAffected()
+		}
+	}
+	return n, results.Close()
+}
