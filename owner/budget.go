@@ -10,8 +10,8 @@ import (
 // What ran under it may or may not have been applied.
 var ErrBudget = errors.New("owner: too little trust left: the lease was not renewed in time for the margin")
 
-// Left is how much trust the tenure has if its lease is not renewed any more: how long what begins now may take. Between TTL less
-// a tenth and two thirds of the TTL while the store answers; 0 once the tenure has ended. It is no promise, since a process may be
+// Left is how much trust the tenure has if its lease is not renewed any more: how long what begins now may take. While the
+// store answers it is between nine tenths of the TTL, after a renewal, and a little more than half of it, before the next; 0 once the tenure has ended. It is no promise, since a process may be
 // paused after it was read: only a fence makes a late write harmless.
 func (t *Tenure) Left() time.Duration {
 	if t.Err() != nil {
@@ -31,8 +31,7 @@ func (t *Tenure) Within(ctx context.Context, margin time.Duration) (context.Cont
 	margin = max(0, margin)
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := context.AfterFunc(t.ctx, func() { cancel(t.Err()) })
-	b := &budget{tenure: t, margin: margin, ctx: ctx, cancel: cancel}
-	b.check()
+	newBudget(ctx, cancel, t, margin).check()
 	return ctx, func() {
 		ended()
 		cancel(context.Canceled)
@@ -46,6 +45,14 @@ type budget struct {
 	margin time.Duration
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	timer  *time.Timer // one for all looks: work may outlive many renewals
+}
+
+func newBudget(ctx context.Context, cancel context.CancelCauseFunc, t *Tenure, margin time.Duration) *budget {
+	b := &budget{tenure: t, margin: margin, ctx: ctx, cancel: cancel}
+	b.timer = time.AfterFunc(time.Hour, b.check) // check sets it anew, once it is here to be seen
+	context.AfterFunc(ctx, func() { b.timer.Stop() })
+	return b
 }
 
 func (b *budget) check() {
@@ -61,6 +68,8 @@ func (b *budget) check() {
 		b.cancel(ErrBudget)
 		return
 	}
-	timer := time.AfterFunc(left, b.check)
-	context.AfterFunc(b.ctx, func() { timer.Stop() })
+	b.timer.Reset(left)
+	if b.ctx.Err() != nil { // and it may have been stopped before
+		b.timer.Stop()
+	}
 }

@@ -79,3 +79,20 @@ func TestWithin_Margin(t *testing.T) {
 		}
 	})
 }
+
+// TestLeft_WhileTheStoreAnswers: it is what its documentation says.
+func TestLeft_WhileTheStoreAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 10 * time.Second
+		c := ownertest.Start(t, 1, accounts, serve, owner.Config{TTL: ttl})
+		tenure := c.Tenure("alice")
+		least, most := time.Hour, time.Duration(0)
+		for range 1000 {
+			time.Sleep(97 * time.Millisecond)
+			least, most = min(least, tenure.Left()), max(most, tenure.Left())
+		}
+		if most > ttl*9/10 || most < ttl*88/100 || least < ttl/2 || least > ttl*6/10 {
+			t.Errorf("left between %v and %v of %v, want 9s and a little more than 5s", least, most, ttl)
+		}
+	})
+}

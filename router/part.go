@@ -121,7 +121,11 @@ func (p *wirePart) refuse(s int, err error) {
 
 // encodeShards writes a set of shards in at most 11 KiB, so that it fits into a header however many there are.
 func encodeShards(of []ShardEpoch) string {
-	set := make([]byte, of[len(of)-1].Shard/8+1)
+	last := 0
+	for _, s := range of {
+		last = max(last, s.Shard)
+	}
+	set := make([]byte, last/8+1)
 	for _, s := range of {
 		set[s.Shard/8] |= 1 << (s.Shard % 8)
 	}

@@ -72,6 +72,9 @@ func (q *question) ask(r *http.Request) findings {
 		s.ready = append(s.ready, i)
 	}
 	s.run()
+	for _, m := range s.found.missing {
+		slices.Sort(m.Shards)
+	}
 	slices.SortFunc(s.found.answers, func(a, b answered) int { return cmp.Compare(a.held[0].Shard, b.held[0].Shard) })
 	return s.found
 }
@@ -135,6 +138,7 @@ type address struct{ member, target string }
 // send asks the believed owners of the shards that are ready, each once for all of its shards.
 func (s *seeker) send() {
 	asks := make(map[address]*ask)
+	slices.Sort(s.ready) // they come to rest as nodes refuse them
 	for _, i := range s.ready {
 		t := &s.trips[i]
 		o := t.pick()

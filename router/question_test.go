@@ -39,6 +39,42 @@ func TestShardSets(t *testing.T) {
 	}
 }
 
+// Shards come to rest in any order: those that nobody owned, those that one node refused and then another.
+func TestGatherAsksInTheOrderOfShards(t *testing.T) {
+	of := []ShardEpoch{{Shard: 9}, {Shard: 1}}
+	if got, err := decodeShards(encodeShards(of), 16); err != nil || !slices.Equal(got, []int{1, 9}) {
+		t.Errorf("%v: got %v %v back", of, got, err)
+	}
+	g := newGroup(t, 16)
+	asked := make(chan []int, 1)
+	g.join(shard.Member{ID: "b", Address: strings.TrimPrefix(newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got, err := decodeShards(r.Header.Get("Tenure-Shards"), 16)
+		if err != nil {
+			t.Error(err)
+		}
+		asked <- got
+	})), "http://")})
+	gw := g.gateway(HTTPConfig{})
+	g.claim("b", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+	gw.shows(t, "b")
+	r := request(t, "GET", "/", nil)
+	r.RequestURI = "/"
+	s := &seeker{
+		q: &question{h: gw.http, conf: GatherConfig{MaxPart: 100}, body: &body{}}, r: r, ctx: t.Context(),
+		trips: make([]trip, 16), replies: make(chan reply), ready: []int{9, 1},
+	}
+	for i := range s.trips {
+		s.trips[i] = trip{h: gw.http, shard: i}
+	}
+	s.run()
+	if got := <-asked; !slices.Equal(got, []int{1, 9}) {
+		t.Errorf("asked for %v, want 1 and 9", got)
+	}
+	if len(s.found.missing) != 1 || !slices.Equal(s.found.missing[0].Shards, []int{1, 9}) {
+		t.Errorf("got %+v missing, want 1 and 9 in order", s.found.missing)
+	}
+}
+
 // Whatever a node says, each shard that it was asked for comes out once.
 func TestReplyAccountsForEachShard(t *testing.T) {
 	a := &ask{member: shard.Member{ID: "b"}, target: "b:80", shards: []ShardEpoch{{1, 10}, {2, 10}, {3, 12}}}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tenure-go/tenure/examples/internal/child"
 )
 
 // orderLeave is the line on a node's stdin that asks it to leave, where there are no signals.
@@ -51,7 +53,7 @@ func startNode(ctx context.Context, c nodeConfig, stderr io.Writer, hear func(ev
 	if c.Verbose {
 		p.cmd.Stderr = io.MultiWriter(&p.stderr, stderr)
 	}
-	dieWithParent(p.cmd)
+	child.DieWithParent(p.cmd)
 	if p.orders, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

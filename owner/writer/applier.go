@@ -45,16 +45,20 @@ func (a *applier[C, R]) run() {
 	err = a.applyAll()
 }
 
-// fail ends the tenure because of err. First of all it gives the tenure up: a caller that is told and comes back finds
-// the gate closed, and waits for the next one.
+// fail ends the tenure because of err. It gives the tenure up before anybody is told: a caller that is told and comes back
+// finds the gate closed, and waits for the next one. That ends the contexts of the callers too, who must not take it for the
+// end of their command.
 func (a *applier[C, R]) fail(err error) {
-	a.err = applyError(err)
+	why := applyError(err)
+	a.err = why
 	if t := a.tenure; t.Context().Err() != nil {
 		a.err = context.Cause(t.Context())
 	}
 	ended := endedBy(a.err)
 	out := a.queue.end(ended)
-	a.tenure.Fail(a.err)
+	a.queue.decide(a.running)
+	a.queue.decide(a.rest)
+	a.tenure.Fail(why) // also after the tenure's end: it counts what a fence has refused
 	_, row := err.(*rowError)
 	if cas.OutcomeOf(err) != cas.NotApplied || row && len(a.running) == 1 {
 		a.told(applyError(err))

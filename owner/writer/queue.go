@@ -10,7 +10,7 @@ import (
 type place uint8
 
 const (
-	outside place = iota // not let in, withdrawn, or turned away
+	outside place = iota // not let in, withdrawn, turned away, or decided: about to be told
 	waiting              // for room
 	queued
 	taken // by the applier: it is, or will be, in a batch
@@ -163,6 +163,16 @@ func (q *queue[C, R]) end(why error) (out []*call[C, R]) {
 		}
 	}
 	return out
+}
+
+// decide takes calls that were taken out of their callers' hands: the applier is about to tell them, and those who give up from
+// now on wait for it.
+func (q *queue[C, R]) decide(calls []*call[C, R]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range calls {
+		c.place = outside
+	}
 }
 
 // over says why no batch is to be begun any more, or nil.

@@ -52,22 +52,27 @@ func (w *Writer[C, R]) Serve(ctx context.Context, t *owner.Tenure) error {
 	select {
 	case <-a.done: // it has given the tenure up
 		return a.err
+	case <-t.Draining():
+	}
+	drained := time.NewTimer(w.config.Drain) // from here, as the node counts DrainTimeout
+	defer drained.Stop()
+	select { // requests that are inside may go on queueing
+	case <-a.done:
+		return a.err
 	case <-ctx.Done():
 	}
-	w.drain(ctx, t, q, a.done)
+	w.drain(ctx, t, q, a.done, drained.C)
 	<-a.done
 	return a.err
 }
 
 // drain ends the queue: at a hand-off once the applier is done with it, or Config.Drain is over; at loss at once.
-func (w *Writer[C, R]) drain(ctx context.Context, t *owner.Tenure, q *queue[C, R], done <-chan struct{}) {
+func (w *Writer[C, R]) drain(ctx context.Context, t *owner.Tenure, q *queue[C, R], done <-chan struct{}, overdue <-chan time.Time) {
 	why := endedBy(context.Cause(ctx))
 	q.close(why)
-	timer := time.NewTimer(w.config.Drain)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-overdue:
 	case <-t.Context().Done():
 		why = endedBy(context.Cause(t.Context()))
 	}

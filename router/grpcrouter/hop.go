@@ -37,7 +37,7 @@ const (
 
 func isOwn(name string) bool { return strings.HasPrefix(name, ownPrefix) && name != tokenName }
 
-// hop is what a peer says of the call that it sends on. The zero value: it comes from a client.
+// hop is what a peer says of the call that it sends on. Without a nonce it comes from a client.
 type hop struct {
 	nonce string
 	group string // its ID: names repeat from one cluster to the next, and addresses are given again
@@ -106,9 +106,10 @@ func first(md metadata.MD, name string) string {
 // receive takes the metadata of this library off the call of ctx: what it says counts only if believed returns true.
 func receive(ctx context.Context, believed func(context.Context) bool) (context.Context, hop) {
 	md, _ := metadata.FromIncomingContext(ctx) // a copy
-	var h hop
+	// Whoever asks for a header gets it: a sender that is not believed holds messages back all the same.
+	h := hop{admit: first(md, admitName) != ""}
 	if nonce := first(md, hopName); nonce != "" && believed(ctx) {
-		h = hop{nonce: nonce, group: first(md, groupName), admit: first(md, admitName) != ""}
+		h.nonce, h.group = nonce, first(md, groupName)
 		// An unreadable epoch is 0: the receiver then answers from the view it has.
 		h.epoch, _ = shard.ParseDecimal(first(md, epochName))
 		if agent := md[agentName]; len(agent) > 0 {

@@ -218,6 +218,27 @@ func TestPeerIsAsked(t *testing.T) {
 	}
 }
 
+// To one who does not believe it a Client is as any other, and an upload that it holds back until it is admitted goes on.
+func TestUploadToWhoDoesNotBelieve(t *testing.T) {
+	n := start(t, setup{client: grpcrouter.Config{Peer: func(context.Context) bool { return false }}})
+	for way, conn := range n.ways("alice") {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		s, err := echopb.NewEchoClient(conn).Up(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			if err = s.Send(&echopb.Request{Key: "alice", Payload: make([]byte, 20<<10)}); err != nil {
+				break
+			}
+		}
+		if r, err := s.CloseAndRecv(); err != nil || r.N != 10 {
+			t.Errorf("%s: got %d messages, %v; want 10", way, r.GetN(), err)
+		}
+		cancel()
+	}
+}
+
 // While nobody owns the shard a call waits, and its end by the deadline is definite.
 func TestNobodyOwns(t *testing.T) {
 	n := start(t, setup{n: 1})

@@ -83,8 +83,8 @@ func typed(method string, pick func(protoreflect.MethodDescriptor) protoreflect.
 	return t.New().Interface(), nil
 }
 
-// pass gives from's content to the empty message to; from must not be used any more. Both are of one type, unless a program has
-// two for one name.
+// pass gives from's content to the empty message to; from must not be used any more. Most often both are of one type; else, as
+// with a handler that receives into a dynamicpb.Message, it goes through the encoding.
 func pass(from, to any) error {
 	src, ok1 := from.(proto.Message)
 	dst, ok2 := to.(proto.Message)
@@ -92,7 +92,7 @@ func pass(from, to any) error {
 		return fmt.Errorf("grpcrouter: a handler receives into a %T: want a protobuf message", to)
 	}
 	f, t := src.ProtoReflect(), dst.ProtoReflect()
-	if f.Descriptor() != t.Descriptor() {
+	if f.Type() != t.Type() {
 		b, err := proto.Marshal(src)
 		if err == nil {
 			err = proto.Unmarshal(b, dst)

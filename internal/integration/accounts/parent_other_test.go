@@ -1,0 +1,7 @@
+//go:build !linux
+
+package accounts
+
+import "syscall"
+
+func childAttributes() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,290 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tenure-go/tenure/owner"
+	"github.com/tenure-go/tenure/router/kafka"
+)
+
+// benchBrokers is the real broker where there is one. What kfake shows is only that the benchmark runs.
+func benchBrokers(b *testing.B) *brokers {
+	if os.Getenv("TENURE_TEST_KAFKA") == "" {
+		return fake(b)
+	}
+	return real(b)
+}
+
+// work is the handler of both contenders: it looks at every byte.
+type work struct {
+	sum         atomic.Uint64
+	count       atomic.Int64
+	want        int64
+	first, done atomic.Int64 // in Unix nanoseconds
+	all         chan struct{}
+}
+
+func newWork(want int64) *work { return &work{want: want, all: make(chan struct{})} }
+
+func (w *work) do(recs []*kgo.Record) {
+	w.first.CompareAndSwap(0, time.Now().UnixNano())
+	var sum uint64
+	for _, r := range recs {
+		sum += xxhash.Sum64(r.Value)
+	}
+	w.sum.Add(sum)
+	if w.count.Add(int64(len(recs))) == w.want {
+		w.done.Store(time.Now().UnixNano())
+		close(w.all)
+	}
+}
+
+// BenchmarkConsume reads a topic of 1 KiB records from its start, through Tenure and by a bare client whose loop calls the same handler, turn by
+// turn. The time is that from the first batch to the last.
+func BenchmarkConsume(b *testing.B) {
+	br := benchBrokers(b)
+	n := 200_000
+	if br.fake != nil {
+		n = 20_000
+	}
+	topic := br.topic("bench", orders.Shards)
+	producer := br.client(kgo.RecordPartitioner(kafka.Partitioner(orders)), kgo.ProducerLinger(5*time.Millisecond), kgo.MaxBufferedRecords(n), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	var recs []*kgo.Record
+	for i := range n {
+		value := make([]byte, 1<<10)
+		copy(value, fmt.Sprint(i))
+		recs = append(recs, &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "key-%d", i%1000), Value: value})
+	}
+	produce(b, producer, recs...)
+	recs = nil
+
+	contenders := []struct {
+		name string
+		run  func(*work)
+	}{
+		{"tenure", func(w *work) { throughTenure(b, br, topic, w) }},
+		{"kgo", func(w *work) { byItself(b, br, topic, w) }},
+	}
+	rates := make([]float64, len(contenders))
+	turns := 0
+	for b.Loop() {
+		for i := range contenders {
+			i = (i + turns) % len(contenders) // neither is always the first
+			w := newWork(int64(n))
+			contenders[i].run(w)
+			rates[i] += float64(n) / time.Duration(w.done.Load()-w.first.Load()).Seconds()
+		}
+		turns++
+	}
+	for i, c := range contenders {
+		b.ReportMetric(rates[i]/float64(turns), c.name+"-records/s")
+	}
+	b.ReportMetric(rates[0]/rates[1], "tenure/kgo")
+}
+
+func throughTenure(b *testing.B, br *brokers, topic string, w *work) {
+	f := newFleet(b, orders)
+	n := f.join(topic, func(context.Context, *owner.Tenure) (kafka.Partition, error) {
+		return kafka.Partition{From: 0, Process: func(_ context.Context, recs []*kgo.Record) error {
+			w.do(recs)
+			return nil
+		}}, nil
+	}, br.config())
+	<-w.all
+	f.stop(n)
+}
+
+func byItself(b *testing.B, br *brokers, topic string, w *work) {
+	at := make(map[int32]kgo.Offset)
+	for p := range orders.Shards {
+		at[int32(p)] = kgo.NewOffset().At(0)
+	}
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: at})}, br.opts...)...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cl.Close()
+	for w.done.Load() == 0 {
+		cl.PollFetches(b.Context()).EachPartition(func(p kgo.FetchTopicPartition) {
+			for recs := range slices.Chunk(p.Records, 500) {
+				w.do(recs)
+			}
+		})
+	}
+}
+
+// gaps watches when each partition's records are processed, and by whom.
+type gaps struct {
+	mu   sync.Mutex
+	last map[int32]seen
+	took []time.Duration // from the last record at one member to the first at another
+}
+
+type seen struct {
+	member string
+	at     time.Time
+}
+
+func (g *gaps) saw(member string, recs []*kgo.Record) {
+	if len(recs) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p, now := recs[0].Partition, time.Now()
+	if was, ok := g.last[p]; ok && was.member != member {
+		g.took = append(g.took, now.Sub(was.at))
+	}
+	g.last[p] = seen{member, now}
+}
+
+func (g *gaps) moved() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.took)
+}
+
+// BenchmarkGap has one of two members leave in good order while each partition is produced to every 2 ms, and reports how long a partition that moves
+// is not consumed: the median and the worst.
+func BenchmarkGap(b *testing.B) {
+	br := benchBrokers(b)
+	topic := br.topic("gap", orders.Shards)
+	ctx, stop := context.WithCancel(context.Background())
+	var load sync.WaitGroup
+	producer := br.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	load.Go(func() {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			for p := range orders.Shards {
+				producer.Produce(ctx, &kgo.Record{Topic: topic, Partition: int32(p), Key: []byte("k"), Value: make([]byte, 100)}, nil)
+			}
+		}
+	})
+	b.Cleanup(func() {
+		stop()
+		load.Wait()
+	})
+	for _, c := range []struct {
+		name  string
+		leave func(*testing.B, *gaps, string)
+	}{
+		{"tenure", func(b *testing.B, g *gaps, _ string) { leaveTenure(b, br, topic, g) }},
+		{"cooperative-sticky", func(b *testing.B, g *gaps, group string) { leaveGroup(b, br, topic, group, g) }},
+		{"cooperative-sticky-tuned", func(b *testing.B, g *gaps, group string) {
+			leaveGroup(b, br, topic, group, g, kgo.HeartbeatInterval(100*time.Millisecond), kgo.FetchMaxWait(20*time.Millisecond))
+		}},
+		{"kip-848", func(b *testing.B, g *gaps, group string) {
+			leaveGroup(b, br, topic, group, g, kgo.GroupProtocol("consumer"))
+		}},
+		{"kip-848-tuned", func(b *testing.B, g *gaps, group string) {
+			leaveGroup(b, br, topic, group, g, kgo.GroupProtocol("consumer"), kgo.FetchMaxWait(20*time.Millisecond))
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			g := &gaps{last: make(map[int32]seen)}
+			for b.Loop() {
+				g.mu.Lock()
+				clear(g.last)
+				g.mu.Unlock()
+				c.leave(b, g, name("group"))
+			}
+			slices.Sort(g.took)
+			if len(g.took) == 0 {
+				b.Fatal("no partition has moved")
+			}
+			b.ReportMetric(float64(g.took[len(g.took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(g.took[len(g.took)-1].Microseconds())/1000, "max-ms")
+			b.ReportMetric(float64(len(g.took))/float64(b.N), "moved/op")
+		})
+	}
+}
+
+func leaveTenure(b *testing.B, br *brokers, topic string, g *gaps) {
+	f := newFleet(b, orders)
+	l := newLedger()
+	join := func(member string) *node {
+		c := br.config()
+		c.AnyKey, c.Start = true, kafka.Start{Latest: true}
+		return f.join(topic, func(ctx context.Context, t *owner.Tenure) (kafka.Partition, error) {
+			p, err := l.open(ctx, t)
+			advance := p.Advance
+			p.Process = func(ctx context.Context, recs []*kgo.Record) error {
+				g.saw(member, recs)
+				return advance(ctx, kafka.Next(recs))
+			}
+			return p, err
+		}, c)
+	}
+	stays, leaves := join("a"), join("b")
+	f.settle(stays, leaves)
+	awaitAll(b, g)
+	before := g.moved()
+	f.stop(leaves)
+	until(b, "what has moved is consumed", func() bool { return g.moved()-before >= orders.Shards/2 })
+	f.stop(stays)
+}
+
+func leaveGroup(b *testing.B, br *brokers, topic, group string, g *gaps, opts ...kgo.Opt) {
+	ctx, stop := context.WithCancel(context.Background())
+	var members sync.WaitGroup
+	defer members.Wait()
+	defer stop()
+	join := func(member string) (leave func()) {
+		cl, err := kgo.NewClient(append(append([]kgo.Opt{
+			kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()), kgo.DisableAutoCommit(),
+		}, br.opts...), opts...)...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		own, end := context.WithCancel(ctx)
+		done := make(chan struct{})
+		members.Go(func() {
+			defer close(done)
+			for own.Err() == nil {
+				fetches := cl.PollFetches(own)
+				fetches.EachPartition(func(p kgo.FetchTopicPartition) { g.saw(member, p.Records) })
+				if fetches.NumRecords() > 0 {
+					_ = cl.CommitUncommittedOffsets(own)
+				}
+			}
+			cl.Close() // leaves the group
+		})
+		return func() {
+			end()
+			<-done
+		}
+	}
+	stays, leaves := join("a"), join("b")
+	awaitAll(b, g)
+	before := g.moved()
+	leaves()
+	until(b, "what has moved is consumed", func() bool { return g.moved()-before >= orders.Shards/2 })
+	stays()
+}
+
+// awaitAll waits until each partition is being consumed, by both members.
+func awaitAll(b *testing.B, g *gaps) {
+	until(b, "both consume", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		n := 0
+		for _, s := range g.last {
+			if s.member == "b" {
+				n++
+			}
+		}
+		return len(g.last) == orders.Shards && n == orders.Shards/2
+	})
+}

@@ -1,0 +1,132 @@
+// Package kafka consumes partition i of a topic as the owner of shard i, and keeps a shard's state in a topic.
+//
+// Requests and records for a key then meet in one process, under one epoch: the router brings requests to the owner of their key's
+// shard, and the owner consumes the partition that the key's records are in. Position and effect are stored together, behind one fence, so each record
+// has its effect once, whatever dies, is paused or comes back.
+//
+//	open := func(ctx context.Context, t *owner.Tenure) (kafka.Partition, error) {
+//		if err := fences.Seal(ctx, t.Token()); err != nil {
+//			return kafka.Partition{}, err
+//		}
+//		stream := kafka.Stream(ctx) // the topic's name and id
+//		from, err := fences.Position(ctx, t.Token(), stream)
+//		return kafka.Partition{From: from, Process: func(ctx context.Context, recs []*kgo.Record) error {
+//			return fences.Tx(ctx, t.Token(), func(tx *sql.Tx) error {
+//				for _, r := range recs {
+//					if err := applyOrder(ctx, tx, r); err != nil {
+//						return err
+//					}
+//				}
+//				return fences.Advance(ctx, tx, t.Token(), stream, kafka.Next(recs))
+//			})
+//		}}, err
+//	}
+//	orders, err := kafka.NewConsumer(ctx, Orders, "orders", open, kafka.ConsumerConfig{Client: brokers, DeadLetter: "orders.dead"})
+//	...
+//	node, err := owner.New(store, Orders, orders.Serve, owner.Config{Address: addr})
+//
+// Producers use Partitioner, so that a record lies where its key's owner reads; with shard.Murmur2 as the group's hash, Kafka's own Java
+// producers do that by themselves.
+//
+// # What decides who consumes
+//
+// The group's owners do, and no Kafka consumer group. There is no rebalance: a shard that moves leaves the others alone, and the next owner
+// begins as soon as the one before has finished its batch. Adding a partition to a client takes part in its next fetch, which is why idle fetches last
+// 20 ms here. Nothing tells an owner that has been replaced to stop; its contexts end, and if it doesn't run to notice, the fence refuses what it writes.
+//
+// # Where the position is
+//
+//	effects in               position in                                      each record has its effect
+//	a SQL database           its fence: SQL.Position and Advance, in the      once
+//	                         transaction of the effects
+//	memory, and a Changelog  the batch that is appended: Changelog.Append     once
+//	the coordination store   OnStore, or a commit of yours with               at least once; once if both are
+//	                         Tenure.Guard                                     in the same commit
+//	anything else            OnStore                                          at least once: give the effect an id
+//
+// LagGroup mirrors positions to a Kafka consumer group, so that tools that know groups can tell the lag. It is never read: a position that is not stored
+// with the effect is a guess.
+//
+// # What Process's error means
+//
+//	error                                                      the batch            the tenure
+//	not applied: of a fence's Tx whose function failed,        tried again whole,   goes on
+//	or marked by NotApplied                                    once; then in halves
+//	Bad                                                        what is before the   goes on
+//	                                                           record is processed,
+//	                                                           the record put away
+//	fenced, not sealed, position passed, another group's,      another owner's      ends
+//	Guard's conflict, ErrRestore
+//	any other, or a panic: it may have been applied            the next tenure is   ends
+//	                                                           told, by its position
+//
+// Split down, the bad record stands alone in the end. It gets ConsumerConfig.Tries, with growing back-off, and then goes to the dead-letter topic, with
+// headers that say where it was, why, how often it was tried, and under which epoch. A batch that ended a tenure without having been applied is remembered in
+// the process, so that a record on which Process panics does not stop a shard for ever.
+//
+// A database that is down makes every record fail, and is no reason to put a topic away. So a record is given up on only if something has succeeded in
+// this process since the trouble began, or after a minute; and after three in a row the shard stops instead. Bad is the way to say that it is
+// certainly the record.
+//
+// A shard that stops stands still at its position: requests are served, nothing is skipped, the shard is tried again every 30 s, and Stopped, Hooks.Stopped and the
+// log say why. So it is with a log that has lost what was not consumed (*OffsetError), a topic that was deleted and made anew
+// (*RecreatedError), a right that was taken away (*TopicError), and with a bad record if there is no dead-letter topic. Seek takes a shard past it.
+//
+// A record whose key is not of the shard, or that has none, is bad: somebody produces without Partitioner, or with another hash. AnyKey lets it pass.
+//
+// # The number of partitions
+//
+// A topic must have exactly as many partitions as the group has shards. Kafka lets people add some later: then keys of other producers move, and order with them. NewConsumer
+// refuses such a topic, a running one says so (Err) and consumes on what lies right, and Partitioner fails its records. The way to go: create a topic with the
+// group's number and copy the records there by key, or stop all nodes, Reset the group, and rebuild what is laid out by shard.
+//
+// # State in a topic
+//
+// A Changelog keeps a shard's state in partition i of a topic: Restore rebuilds it, Append adds a batch together with the input position that it comes
+// from.
+//
+//	from, err := changes.Restore(ctx, t.Token(), book.restore)
+//	return kafka.Partition{From: from, Process: func(ctx context.Context, recs []*kgo.Record) error {
+//		out := book.plan(recs) // pure: what would change
+//		if err := changes.Append(ctx, t.Token(), kafka.Next(recs), out...); err != nil {
+//			return err
+//		}
+//		book.apply(out)
+//		return nil
+//	}}, err
+//
+// No broker fences a log by Tenure's epochs, and Kafka's own fence won't do: whoever initializes a transactional id last wins, a woken zombie included. So
+// the log's order is the fence. Each record carries its owner's epoch, a new owner writes a marker before it reads, and every reader leaves out, in the order
+// of the log, what has an epoch below the highest it has seen, and batches that aren't whole: Filter. Append returns nil only
+// once it is certain that no newer marker came before the batch's end, so an acknowledged batch counts for every reader.
+//
+// Such a topic may not be compacted, for a zombie's late record would make the broker drop the rightful one before it; nor may retention delete from
+// it. OpenChangelog refuses both. Checkpoints bound what a Restore replays, and Trim the log. Follow reads ahead, for owner.Config.Prepare.
+//
+// # Which reader sees what
+//
+// What a shard's owner appends to a Changelog, or produces from Process to another topic:
+//
+//	                                     read_uncommitted,    read_committed       through Filter
+//	                                     any client
+//	Changelog.Append                     and zombies' records, the same: there     exactly what rightful
+//	                                     and torn batches      are no transactions owners appended, once,
+//	                                                                               in whole batches
+//	plain produce in Process             at least once, and    the same            -
+//	                                     zombies' too
+//	kgo transaction that holds the       and aborted ones      each input once,    -
+//	output and TxnOffsetCommit                                 see below
+//
+// To transform one topic into another exactly once, either let the output be a changelog whose consumers go through Filter, or use a kgo transaction: a
+// transactional id for each shard, output and input offsets in one transaction, From read from the group after the id was initialized. Then read_committed readers
+// see each input's output once, zombies or not, since a transaction that was fenced is aborted whole. What it doesn't give is one owner: a zombie that wakes
+// and initializes the id fences the rightful owner until that initializes it again. State in memory must go with its transaction; when a commit fails, end the
+// tenure. A client that was fenced can't be used again.
+//
+// Effects outside of Kafka are in no Kafka transaction. They have their own fence, with the position in it.
+//
+// # Not here
+//
+// Joins, windows, repartitioning: this is a consumer and a log, not a stream processor. Repartitioning is producing to another group's topic with its
+// Partitioner. Two topics for one group are two Consumers; a handler of yours runs both Serves and returns when one does.
+package kafka
