@@ -42,7 +42,7 @@ func oneOf(pkgs ...string) func(string) bool {
 var lean = []string{
 	"shard",
 	"cas", "cas/memkv", "cas/sqlcas",
-	"owner", "owner/internal/machine", "owner/fence", "owner/ownertest", "owner/writer",
+	"owner", "owner/internal/machine", "owner/fence", "owner/ownertest", "owner/writer", "owner/fence/fencetest", "owner/fence/redisfence", "owner/fence/objectfence",
 	"router",
 	"idem", "idem/idemtest", "idem/sqlidem",
 }
@@ -71,6 +71,9 @@ var layers = []struct {
 		pkg: "owner/fence", may: []string{"shard", "cas", "owner", "internal/..."},
 		test: []string{"cas/memkv", "owner/ownertest"},
 	},
+	{pkg: "owner/fence/pgxfence", may: []string{"shard", "cas", "owner", "owner/fence", "internal/..."}, test: []string{"owner/ownertest"}},
+	{pkg: "owner/fence/redisfence", may: []string{"shard", "cas", "owner", "owner/fence", "internal/..."}, test: []string{"owner/fence/fencetest"}},
+	{pkg: "owner/fence/objectfence", may: []string{"shard", "cas", "owner", "owner/fence", "internal/..."}, test: []string{"owner/fence/fencetest"}},
 	{
 		pkg: "owner/writer", may: []string{"shard", "cas", "owner", "owner/fence"},
 		test: []string{"cas/memkv", "owner/ownertest"},

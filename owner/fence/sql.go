@@ -123,8 +123,8 @@ func NewSQL(db *sql.DB, d Dialect, c SQLConfig) (*SQL, error) {
 }
 
 // Serve is an owner.Handler that seals, is ready, and waits: for services with no state in memory. A Tx that is refused
-// under a tenure that it serves, because a newer owner has sealed or because the seal is gone, ends that tenure
-// (owner.Tenure.Fail): the next one seals again.
+// because a newer owner has sealed or because the seal is gone, ends the tenure (owner.Tenure.Fail): the next one seals
+// again. So does one in a handler of yours, if its context comes from the tenure.
 func (f *SQL) Serve(ctx context.Context, t *owner.Tenure) error {
 	if err := f.Seal(ctx, t.Token()); err != nil {
 		return err
@@ -136,14 +136,16 @@ func (f *SQL) Serve(ctx context.Context, t *owner.Tenure) error {
 	return nil
 }
 
-// giveUp ends the tenure of tok, if Serve runs it and err says that its seal does not stand.
-func (f *SQL) giveUp(tok shard.Token, err error) {
-	t, ok := f.serving.Load(tok)
-	if !ok {
+// giveUp ends the tenure of tok, if Serve runs it or ctx comes from it, and err says that its seal does not stand: nothing that
+// is written under it is accepted any more.
+func (f *SQL) giveUp(ctx context.Context, tok shard.Token, err error) {
+	_, fenced := errors.AsType[*FencedError](err)
+	if !fenced && !errors.Is(err, ErrNotSealed) {
 		return
 	}
-	_, fenced := errors.AsType[*FencedError](err)
-	if fenced || errors.Is(err, ErrNotSealed) {
+	if t, ok := f.serving.Load(tok); ok {
 		t.(*owner.Tenure).Fail(err)
+	} else if t, none := owner.From(ctx); none == nil && t.Token() == tok {
+		t.Fail(err)
 	}
 }

@@ -38,7 +38,7 @@ func (f *SQL) Tx(ctx context.Context, tok shard.Token, fn func(*sql.Tx) error) e
 		return nil
 	case opGuard:
 		err := f.explain(ctx, tok, op, err)
-		f.giveUp(tok, err)
+		f.giveUp(ctx, tok, err)
 		return err
 	case opCommit:
 		if !refusedCommit(f.d, err) {

@@ -16,12 +16,24 @@ import (
 	"github.com/jackc/pgx/v5/stdlib" // and the driver pgx
 	_ "modernc.org/sqlite"           // the driver sqlite
 
-	"github.com/tenure-go/tenure/internal/fencetest"
 	"github.com/tenure-go/tenure/owner/fence"
 )
 
 // Server is a database under test.
-type Server = fencetest.Server
+type Server struct {
+	Dialect fence.Dialect
+
+	// Open returns a new pool of connections to one database, the same each time. The test closes it.
+	Open func(t testing.TB) *sql.DB
+
+	// Via returns a pool that connects to addr instead, where somebody forwards to Addr. nil if there
+	// is no network to the database.
+	Via  func(addr string) *sql.DB
+	Addr string
+
+	// Levels are the isolation levels that the driver takes, the default included.
+	Levels []sql.IsolationLevel
+}
 
 // manyWriters reports whether a transaction that has written lets others write.
 func manyWriters(s Server) bool { return s.Dialect != fence.SQLite }

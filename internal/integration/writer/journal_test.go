@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/fencetest"
+	"github.com/tenure-go/tenure/internal/integration/sqltest"
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/owner/writer"
@@ -30,7 +30,7 @@ type journal struct {
 	table string // the fence's; the entries are in table_journal
 }
 
-func openJournal(t testing.TB, s fencetest.Server, table string) *journal {
+func openJournal(t testing.TB, s sqltest.Server, table string) *journal {
 	t.Helper()
 	j := &journal{db: s.Open(t), table: table}
 	var err error

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/etcdkv"
-	"github.com/tenure-go/tenure/internal/fencetest"
 	"github.com/tenure-go/tenure/internal/integration/etcdtest"
 	"github.com/tenure-go/tenure/internal/integration/sqltest"
 	"github.com/tenure-go/tenure/owner"
@@ -34,7 +33,7 @@ const (
 )
 
 // server is a database that TestKill runs on. path is SQLite's file.
-func server(t testing.TB, name, path string) fencetest.Server {
+func server(t testing.TB, name, path string) sqltest.Server {
 	t.Helper()
 	switch name {
 	case "postgres":
@@ -42,7 +41,7 @@ func server(t testing.TB, name, path string) fencetest.Server {
 	case "mariadb":
 		return sqltest.MariaDB(t)
 	}
-	return fencetest.Server{Dialect: fence.SQLite, Open: func(t testing.TB) *sql.DB {
+	return sqltest.Server{Dialect: fence.SQLite, Open: func(t testing.TB) *sql.DB {
 		t.Helper()
 		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)")
 		if err != nil {

@@ -62,14 +62,14 @@ func (f *Fence) Batch(ctx context.Context, tok shard.Token, b *pgx.Batch) error 
 			return err
 		}
 		err = f.explainAdvance(ctx, tok, q.Arguments, err)
-		f.giveUp(tok, err)
+		f.giveUp(ctx, tok, err)
 		return err
 	case r.at == whole.Len()-2:
 		err = f.explain(ctx, tok, notApplied(opGuard, r.err))
 	default:
 		err = f.explain(ctx, tok, notApplied(opCommit, r.err))
 	}
-	f.giveUp(tok, err)
+	f.giveUp(ctx, tok, err)
 	return err
 }
 

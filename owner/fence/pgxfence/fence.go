@@ -100,8 +100,9 @@ func New(pool *pgxpool.Pool, c Config) (*Fence, error) {
 }
 
 // Serve is an owner.Handler that seals, is ready, and waits: for services with no state in memory. A Tx
-// or Batch that is refused under a tenure that it serves, because a newer owner has sealed or because
-// the seal is gone, ends that tenure (owner.Tenure.Fail): the next one seals again.
+// or Batch that is refused because a newer owner has sealed or because the seal is gone ends the tenure
+// (owner.Tenure.Fail): the next one seals again. So does one in a handler of yours, if its context comes from
+// the tenure.
 func (f *Fence) Serve(ctx context.Context, t *owner.Tenure) error {
 	if err := f.Seal(ctx, t.Token()); err != nil {
 		return err
@@ -113,14 +114,16 @@ func (f *Fence) Serve(ctx context.Context, t *owner.Tenure) error {
 	return nil
 }
 
-// giveUp ends the tenure of tok, if Serve runs it and err says that its seal does not stand.
-func (f *Fence) giveUp(tok shard.Token, err error) {
-	t, ok := f.serving.Load(tok)
-	if !ok {
+// giveUp ends the tenure of tok, if Serve runs it or ctx comes from it, and err says that its seal does not stand: nothing that
+// is written under it is accepted any more.
+func (f *Fence) giveUp(ctx context.Context, tok shard.Token, err error) {
+	_, fenced := errors.AsType[*fence.FencedError](err)
+	if !fenced && !errors.Is(err, fence.ErrNotSealed) {
 		return
 	}
-	_, fenced := errors.AsType[*fence.FencedError](err)
-	if fenced || errors.Is(err, fence.ErrNotSealed) {
+	if t, ok := f.serving.Load(tok); ok {
 		t.(*owner.Tenure).Fail(err)
+	} else if t, none := owner.From(ctx); none == nil && t.Token() == tok {
+		t.Fail(err)
 	}
 }

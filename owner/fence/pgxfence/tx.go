@@ -50,7 +50,7 @@ func (f *Fence) Tx(ctx context.Context, tok shard.Token, fn func(pgx.Tx) error) 
 	}
 	// Asked when the connection is back in the pool, which may hold no other.
 	err = f.explain(ctx, tok, notApplied(refusedBy, err))
-	f.giveUp(tok, err)
+	f.giveUp(ctx, tok, err)
 	return err
 }
 
