@@ -29,6 +29,7 @@ var errNoAddress = errors.New("router: it has no address: set owner.Config.Addre
 type trip struct {
 	h        *HTTP
 	shard    int
+	doubted  bool // see hop
 	body     *body
 	deadline time.Time // for somebody to be known as owner
 	tries    int
@@ -46,7 +47,7 @@ type belief struct {
 }
 
 // newTrip takes r's body if it is short. On error nothing was sent.
-func (h *HTTP) newTrip(r *http.Request, key string) (*trip, error) {
+func (h *HTTP) newTrip(r *http.Request, key string, doubted bool) (*trip, error) {
 	b, err := readBody(r, int64(h.conf.Replay))
 	if err != nil {
 		return nil, err
@@ -54,6 +55,7 @@ func (h *HTTP) newTrip(r *http.Request, key string) (*trip, error) {
 	return &trip{
 		h:        h,
 		shard:    h.table.group.Of(key),
+		doubted:  doubted,
 		body:     b,
 		deadline: time.Now().Add(h.wait),
 	}, nil
@@ -214,7 +216,7 @@ func (t *trip) attempt(out *http.Request, o *layout.Owned) (res *http.Response, 
 	// The client's version decides nothing here, but the transport would not wait for 100-continue.
 	req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
 	req.Header = out.Header.Clone()
-	mark := hop{nonce: newNonce(), group: t.h.table.id(), epoch: o.Epoch}
+	mark := hop{nonce: newNonce(), group: t.h.table.id(), epoch: o.Epoch, doubted: t.doubted}
 	mark.set(req.Header)
 	t.body.attach(req)
 

@@ -118,7 +118,7 @@ func (e *PartialError) Outcome() cas.Outcome { return cas.NotApplied }
 //
 // A request's body may have at most HTTPConfig.Replay bytes; each part has it whole. Between nodes answers travel on the same
 // route, so the middleware in front of it runs at each, and clients must not pass for nodes (HTTPConfig.Peer) if they may not see
-// what part returns.
+// what part returns. A node that asks and is not believed gets 403: the shards that it asked for are Missing.
 func Gather[T any](
 	h *HTTP, c GatherConfig,
 	part func(r *http.Request, ts []*owner.Tenure) (T, error),
@@ -142,7 +142,14 @@ func Gather[T any](
 		return b, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked := r.Header.Get(hopHeader) != "" && r.Header.Get(shardsHeader) != ""
 		r, from := receive(r, h.conf.Peer)
+		if asked && !from.present() {
+			// Taken for a client's question it would go to all nodes, which would do the same, and so on.
+			h.conf.Logger.Warn("router: asked by one who is not believed to be a node: see HTTPConfig.Peer", "group", h.table.group.Name, "from", r.RemoteAddr)
+			http.Error(w, "not believed to be a node", http.StatusForbidden)
+			return
+		}
 		body, err := wholeBody(r, int64(h.conf.Replay))
 		if err != nil {
 			h.fail(w, r, err)

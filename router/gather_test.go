@@ -217,6 +217,20 @@ func TestGatherLosesATenure(t *testing.T) {
 	}
 }
 
+// It has ended by the time that the part returns, and its context may say so a moment later.
+func TestGatherLosesATenureInTheEnd(t *testing.T) {
+	c := ownertest.Start(t, 1, accounts, ready, owner.Config{})
+	s := newCensus(t, c, router.GatherConfig{Timeout: 20 * time.Second})
+	var once sync.Once
+	s.part(func(r *http.Request, node int, ts []*owner.Tenure) ([]int, error) {
+		once.Do(func() { ts[0].Fail(errors.New("given up")) })
+		return shards(ts), nil
+	})
+	if got := s.ask(s.urls[0]); len(got.Parts) != 0 || !strings.Contains(strings.Join(got.Why, ""), "given up") {
+		t.Errorf("got %+v, want the node's shards missing", got)
+	}
+}
+
 // A hand-off waits for the parts that read, and they for none that is under way.
 func TestGatherHoldsWhatItReads(t *testing.T) {
 	c := ownertest.Start(t, 2, accounts, ready, owner.Config{})

@@ -19,9 +19,10 @@ const (
 	// fence.Gate.
 	tokenHeader = "Tenure-Token"
 
-	hopHeader   = "Tenure-Hop"   // request: the attempt's random number
-	groupHeader = "Tenure-Group" // request: the ID in the config of the sender's group
-	epochHeader = "Tenure-Epoch" // request: by which the sender believes the receiver owns; refusal: of the owner named
+	hopHeader   = "Tenure-Hop"     // request: the attempt's random number
+	groupHeader = "Tenure-Group"   // request: the ID in the config of the sender's group
+	doubtHeader = "Tenure-Doubted" // request: a node that did not believe the hop before has sent it on
+	epochHeader = "Tenure-Epoch"   // request: by which the sender believes the receiver owns; refusal: of the owner named
 
 	shardsHeader = "Tenure-Shards" // request of Gather: a set of shards
 	partHeader   = "Tenure-Part"   // answer to such: the attempt's random number
@@ -35,13 +36,18 @@ const (
 // that a request may be sent twice.
 var carried = [...]string{"Idempotency-Key", "X-Idempotency-Key"}
 
-// hop is what a peer says of the request that it sends on. The zero value: it comes from a client.
+// hop is what a peer says of the request that it sends on. Without a nonce it comes from a client.
 type hop struct {
 	nonce string
 	group string // its ID: names repeat from one cluster to the next, and addresses are given again
 	epoch shard.Epoch
 
 	shards string // a set of them; "" unless Gather asks
+
+	// doubted: it says that it comes from a peer, and is not believed, so it is a client's. Nodes that are set up not to
+	// believe each other would pass such a request round for ever, so it says so when it is sent on, and is not sent on twice.
+	doubted bool
+	twice   bool // doubted, and it was before
 }
 
 func (h hop) present() bool { return h.nonce != "" }
@@ -63,7 +69,12 @@ func receive(r *http.Request, peer func(*http.Request) bool) (*http.Request, hop
 		return r, hop{}
 	}
 	var h hop
-	if nonce := r.Header.Get(hopHeader); nonce != "" && peer(r) {
+	nonce := r.Header.Get(hopHeader)
+	switch {
+	case nonce == "":
+	case !peer(r):
+		h = hop{doubted: true, twice: r.Header.Get(doubtHeader) != ""}
+	default:
 		h = hop{nonce: nonce, group: r.Header.Get(groupHeader), shards: r.Header.Get(shardsHeader)}
 		// An unreadable epoch is 0: the receiver then answers from the view it has.
 		h.epoch, _ = shard.ParseEpoch(r.Header.Get(epochHeader))
@@ -110,6 +121,9 @@ func (h hop) set(to http.Header) {
 	to.Set(epochHeader, h.epoch.String())
 	if h.shards != "" {
 		to.Set(shardsHeader, h.shards)
+	}
+	if h.doubted {
+		to.Set(doubtHeader, "true")
 	}
 }
 

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,7 +202,7 @@ func (h *HTTP) Handler(key KeyFunc, next http.Handler) http.Handler {
 		if from.present() {
 			h.answerPeer(w, r, k, from, next)
 		} else {
-			h.answerClient(w, r, k, next)
+			h.answerClient(w, r, k, from, next)
 		}
 	})
 }
@@ -224,8 +225,9 @@ func (h *HTTP) answerPeer(w http.ResponseWriter, r *http.Request, key string, fr
 	}
 }
 
-// answerClient serves a request on its first hop: here if this node owns the key, else at the owner.
-func (h *HTTP) answerClient(w http.ResponseWriter, r *http.Request, key string, next http.Handler) {
+// answerClient serves a request on its first hop: here if this node owns the key, else at the owner. What was doubted twice
+// is not sent on.
+func (h *HTTP) answerClient(w http.ResponseWriter, r *http.Request, key string, from hop, next http.Handler) {
 	var t *trip
 	ctx := r.Context()
 	for {
@@ -241,9 +243,15 @@ func (h *HTTP) answerClient(w http.ResponseWriter, r *http.Request, key string, 
 				return
 			}
 		}
+		if from.twice {
+			h.conf.Logger.Warn("router: not forwarded: two nodes in turn did not believe that the request comes from a node: see HTTPConfig.Peer",
+				"group", h.table.group.Name, "from", r.RemoteAddr)
+			h.fail(w, r, cmp.Or(no, &owner.NotOwnerError{Shard: h.table.group.Of(key)}))
+			return
+		}
 		if t == nil {
 			var err error
-			if t, err = h.newTrip(r, key); err != nil {
+			if t, err = h.newTrip(r, key, from.doubted); err != nil {
 				h.fail(w, r, err)
 				return
 			}

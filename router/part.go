@@ -89,7 +89,12 @@ func (q *question) answer(r *http.Request, shards []int, atLeast shard.Epoch) wi
 	r.Body = q.body.reader(r)
 	value, err := q.guarded(r, tenures)
 	if err == nil {
-		err = context.Cause(ctx) // a tenure was lost: who knows what part has seen
+		err = context.Cause(ctx)
+	}
+	for _, t := range tenures {
+		if err == nil {
+			err = t.Err() // it was lost, by the clock even: who knows what part has seen
+		}
 	}
 	if err != nil {
 		p.Failed = err.Error()

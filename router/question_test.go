@@ -136,7 +136,7 @@ func TestGatherFromPeers(t *testing.T) {
 		{"for shards that there are not", trusting.http, [3]string{"abc", "g1", "BA"}, 421, ""},
 		{"for none", trusting.http, [3]string{"abc", "g1", ""}, 421, ""},
 		{"at a gateway", gw.http, [3]string{"abc", "g1", "Aw"}, 421, ""},
-		{"no peer", careful.http, [3]string{"abc", "g1", "Aw"}, 503, ""},
+		{"no peer", careful.http, [3]string{"abc", "g1", "Aw"}, 403, ""},
 	} {
 		r := request(t, "GET", gathers(t, c.h, conf), nil)
 		for i, name := range []string{"Tenure-Hop", "Tenure-Group", "Tenure-Shards"} {
@@ -146,6 +146,36 @@ func TestGatherFromPeers(t *testing.T) {
 		if got.Status != c.status || got.Header.Get("Tenure-Part") != c.part {
 			t.Errorf("%s: got %d %v, want %d with part %q", c.name, got.Status, got.Header, c.status, c.part)
 		}
+	}
+}
+
+// Nodes that don't believe each other, for want of a certificate say, must not take each other's asks for questions to all: each
+// would ask all others, and so on.
+func TestGatherIsNotPassedOn(t *testing.T) {
+	g := newGroup(t, 2)
+	var asked atomic.Int64
+	var first string
+	for i, id := range []string{"a", "b"} {
+		table, _ := g.open()
+		n := &fakeNode{id: id, group: g.decl, wait: 50 * time.Millisecond, enter: knowsNobody}
+		h, err := newHTTP(table, n, HTTPConfig{Peer: func(*http.Request) bool { return false }, Transport: newTestTransport(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := gather(t, h, GatherConfig{Timeout: 300 * time.Millisecond})
+		url := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			part.ServeHTTP(w, r)
+		}))
+		g.join(shard.Member{ID: id, Address: strings.TrimPrefix(url, "http://")})
+		g.claim(id, i)
+		if i == 0 {
+			first = url
+		}
+		until(t, "table shows "+id, func() bool { return i == 0 || table.board.Owner(1) != nil })
+	}
+	if got := do(t, request(t, "GET", first, nil)); got.Status != 503 || asked.Load() > 3 {
+		t.Errorf("got %d after %d requests, want 503 after the client's and one to the other node", got.Status, asked.Load())
 	}
 }
 

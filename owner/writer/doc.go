@@ -60,7 +60,8 @@
 // Do returns exactly once, and cas.OutcomeOf answers for its error:
 //
 //	nil                  applied
-//	*RejectedError       not applied: Apply said no to this command
+//	*RejectedError       not applied: Apply said no to this command. Tell the client so yourself (409, FailedPrecondition): left to
+//	                     router.WriteError it would be "try again", as all that is not applied
 //	ErrFull              not applied: no room in the queue in time
 //	ErrEnded             not applied: the tenure ended before; go on to the next owner
 //	the context's        not applied if the command was still queued, uncertain once it was in a batch
@@ -70,8 +71,8 @@
 // # Hand-off and loss
 //
 // Requests that run in the tenure are let finish before the hand-off goes on, so their commands are applied. What
-// other goroutines have queued by then is drained, for at most Config.Drain; what is left gets ErrEnded. At loss everything queued
-// gets ErrEnded at once, and the batch under way what its Apply returns. A crash loses what was not acknowledged, and
-// of that a batch may have been committed whose replies were never sent: a client that can't know gives its command an id that is
-// stored with the effect.
+// other goroutines have queued by then is drained, until Config.Drain after the hand-off began; what is left gets ErrEnded. At
+// loss everything queued gets ErrEnded at once, and the batch under way what its Apply returns. A crash loses what was not
+// acknowledged, and of that a batch may have been committed whose replies were never sent: a client that can't know gives its
+// command an id that is stored with the effect.
 package writer

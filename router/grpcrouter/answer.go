@@ -55,14 +55,21 @@ func ran(outer, inner context.Context, err error) (s *status.Status, known bool)
 		return fromOutcome(cas.OutcomeOf(err)), false
 	}
 	if s, hasStatus = status.FromError(err); !hasStatus {
-		s = status.FromContextError(err)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			s = status.FromContextError(context.DeadlineExceeded)
+		case errors.Is(err, context.Canceled):
+			s = status.FromContextError(context.Canceled)
+		default:
+			return fromOutcome(cas.Uncertain), false
+		}
 	}
 	if s.Code() == codes.Canceled && outer.Err() == nil && inner.Err() != nil {
 		// It was the tenure that ended, and not the client that went away.
 		text := "outcome uncertain, it may have been applied: the owner was replaced while it ran"
 		return say(status.New(codes.Unknown, text), cas.Uncertain, nil), true
 	}
-	return status.FromProto(silent(s)), true
+	return status.FromProto(silent(s)), hasStatus || outer.Err() != nil
 }
 
 // isNested: err comes from a call that the handler has made, through a Client or into another tenure.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +22,31 @@ import (
 	"github.com/tenure-go/tenure/router/grpcrouter/internal/echopb"
 	"github.com/tenure-go/tenure/shard"
 )
+
+// What is no status may name hosts and tables, so its text is for the log alone.
+func TestTextsOfErrorsAreNotShown(t *testing.T) {
+	var result atomic.Pointer[error]
+	n := start(t, setup{
+		do:      func(context.Context, *echopb.Request) error { return *result.Load() },
+		streams: func(grpc.ServerStream, *echopb.Request) error { return *result.Load() },
+	})
+	ways := n.ways("alice")
+	for _, failed := range []error{
+		errors.New("dial db-1"),
+		fmt.Errorf("query db-1: %w", context.DeadlineExceeded),
+		fmt.Errorf("commit at db-1: %w", cas.ErrUncertain),
+	} {
+		result.Store(&failed)
+		for way, conn := range ways {
+			for kind, call := range kinds {
+				_, err := call(t.Context(), echopb.NewEchoClient(conn), "alice")
+				if err == nil || strings.Contains(err.Error(), "db-1") {
+					t.Errorf("%s %s: got %v, want an error that keeps to itself what %q says", way, kind, err, failed)
+				}
+			}
+		}
+	}
+}
 
 // applied is an error that came after the commit.
 type applied struct{ error }

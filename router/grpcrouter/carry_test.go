@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tenure-go/tenure/cas"
+	"github.com/tenure-go/tenure/router/grpcrouter"
 	"github.com/tenure-go/tenure/router/grpcrouter/internal/echopb"
 )
 
@@ -288,6 +291,28 @@ func TestOtherEncodingIsCarried(t *testing.T) {
 		if _, err := call(t.Context(), echopb.NewEchoClient(conn), "alice"); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
+	}
+}
+
+// A method whose messages can't be read here does not reach its owner: "not applied" would be a lie.
+func TestUnreadableStreamIsNotSent(t *testing.T) {
+	encoding.RegisterCodec(jsonCodec{})
+	var ran atomic.Int64
+	n := start(t, setup{
+		key: func(context.Context, string, any) (string, error) { return "alice", nil },
+		server: []grpc.ServerOption{grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+			ran.Add(1)
+			return nil
+		})},
+	})
+	conn := n.plain(n.other("alice"), grpc.WithDefaultCallOptions(grpc.CallContentSubtype("json")))
+	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/no.such.Service/Both")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.RecvMsg(new(echopb.Reply))
+	if status.Code(err) != codes.Unimplemented || grpcrouter.Outcome(err) != cas.NotApplied || ran.Load() != 0 {
+		t.Errorf("got %v, %v, and its handler ran %d times; want Unimplemented, not applied, and 0", err, grpcrouter.Outcome(err), ran.Load())
 	}
 }
 

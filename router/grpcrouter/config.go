@@ -31,6 +31,7 @@ type Config struct {
 	// a node or a Client; check its certificate, say. Defaults to believing who says so. Set it where others reach
 	// nodes directly. A client that passes for a node is refused where others are forwarded, and by naming an
 	// epoch to come it can have each of its calls wait for WaitTimeout in one of the shard's MaxWaiting places.
+	// Who says that it is a node, and is not believed, is served what is owned here, and refused the rest.
 	Peer func(ctx context.Context) bool
 
 	// Tries is how often a call is sent, the first time included; again only after a definite refusal, or if

@@ -67,6 +67,9 @@ func (g *gate) report(ctx context.Context, err error) error {
 func (g *gate) forwardStream(s *serverStream, in incoming, info *grpc.StreamServerInfo, no *owner.NotOwnerError) error {
 	md, _ := metadata.FromIncomingContext(s.ctx)
 	shape := shapeOf(in.method, md)
+	if err := shape.check(); err != nil {
+		return unreadable(err)
+	}
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	desc := &grpc.StreamDesc{StreamName: in.method, ServerStreams: info.IsServerStream, ClientStreams: info.IsClientStream}

@@ -43,6 +43,8 @@ type hop struct {
 	group string // its ID: names repeat from one cluster to the next, and addresses are given again
 	epoch shard.Epoch
 	admit bool
+
+	doubted bool // Config.Peer does not believe that it comes from a peer
 }
 
 func (h hop) present() bool { return h.nonce != "" }
@@ -108,7 +110,9 @@ func receive(ctx context.Context, believed func(context.Context) bool) (context.
 	md, _ := metadata.FromIncomingContext(ctx) // a copy
 	// Whoever asks for a header gets it: a sender that is not believed holds messages back all the same.
 	h := hop{admit: first(md, admitName) != ""}
-	if nonce := first(md, hopName); nonce != "" && believed(ctx) {
+	nonce := first(md, hopName)
+	h.doubted = nonce != "" && !believed(ctx)
+	if nonce != "" && !h.doubted {
 		h.nonce, h.group = nonce, first(md, groupName)
 		// An unreadable epoch is 0: the receiver then answers from the view it has.
 		h.epoch, _ = shard.ParseDecimal(first(md, epochName))

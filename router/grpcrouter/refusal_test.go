@@ -218,6 +218,29 @@ func TestPeerIsAsked(t *testing.T) {
 	}
 }
 
+// Nodes that don't believe each other, for want of a certificate say, don't pass a call round.
+func TestOneHopAmongDoubters(t *testing.T) {
+	var calls counter
+	wrong := "nobody:1"
+	n := start(t, setup{server: calls.options(), client: grpcrouter.Config{
+		Peer:   func(context.Context) bool { return false },
+		Target: func(shard.Member) string { return wrong },
+	}})
+	wrong = n.addrs[n.other("alice")]
+	for kind, call := range kinds {
+		calls.n.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := call(ctx, echopb.NewEchoClient(n.plain(n.other("alice"))), "alice")
+		cancel()
+		if code(err) == codes.OK || code(err) == codes.DeadlineExceeded || calls.n.Load() != 2 {
+			t.Errorf("%s: got %v after %d calls, want a refusal after 2", kind, err, calls.n.Load())
+		}
+	}
+	if got := n.times("alice"); got != 0 {
+		t.Errorf("applied %d times, want 0", got)
+	}
+}
+
 // To one who does not believe it a Client is as any other, and an upload that it holds back until it is admitted goes on.
 func TestUploadToWhoDoesNotBelieve(t *testing.T) {
 	n := start(t, setup{client: grpcrouter.Config{Peer: func(context.Context) bool { return false }}})

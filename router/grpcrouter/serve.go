@@ -67,6 +67,15 @@ func (g *gate) answer(in incoming, s *status.Status) error {
 	return s.Err()
 }
 
+// forwards reports whether a call whose key is not owned here goes on to its owner. One that says it comes from a node does not,
+// believed or not: nodes that don't believe each other would pass it round for ever.
+func (g *gate) forwards(in incoming) bool {
+	if in.from.doubted {
+		g.log.Warn("grpcrouter: not forwarded: the sender says that it is a node or a Client, and is not believed: see Config.Peer", "method", in.method)
+	}
+	return g.via != nil && !in.from.present() && !in.from.doubted
+}
+
 // refuse answers a call that goes no further.
 func (g *gate) refuse(in incoming, no *owner.NotOwnerError) error {
 	if in.from.present() {
@@ -100,7 +109,7 @@ func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 		return nil, err
 	case no == nil:
 		return reply, nil
-	case from.present() || g.via == nil:
+	case !g.forwards(in):
 		return nil, g.refuse(in, no)
 	}
 	return g.forward(ctx, in, req, no)
@@ -131,7 +140,7 @@ func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	switch {
 	case err != nil || no == nil:
 		return err
-	case from.present() || g.via == nil:
+	case !g.forwards(in):
 		return g.refuse(in, no)
 	}
 	return g.forwardStream(s, in, info, no)

@@ -50,6 +50,15 @@ func (s shape) reply() (any, error) {
 	return typed(s.method, protoreflect.MethodDescriptor.Output)
 }
 
+// check reports what request or reply would, before anything is sent.
+func (s shape) check() error {
+	if _, err := s.request(); err != nil {
+		return err
+	}
+	_, err := s.reply()
+	return err
+}
+
 // options have the second hop use the encoding of the first.
 func (s shape) options() []grpc.CallOption {
 	if s.opaque() {

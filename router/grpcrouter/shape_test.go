@@ -21,7 +21,7 @@ func TestPassBetweenTypes(t *testing.T) {
 		return m
 	}
 	for name, c := range map[string]struct{ from, to proto.Message }{
-		"generated": {full(), new(echopb.Request)},
+		"generated":  {full(), new(echopb.Request)},
 		"to dynamic": {full(), dynamicpb.NewMessage(d)},
 		"of dynamic": {made(), new(echopb.Request)},
 		"dynamic":    {made(), dynamicpb.NewMessage(d)},

@@ -32,9 +32,8 @@ type guarded struct {
 
 func guard(t *testing.T) *guarded {
 	t.Helper()
-	server := etcdtest.Start(t, etcdtest.Config{})
-	g := &guarded{endpoint: server.Endpoint}
-	enableAuth(t, server.Client(t))
+	g := &guarded{endpoint: startEtcd(t, nil)}
+	enableAuth(t, etcdtest.Dial(t, clientv3.Config{Endpoints: []string{g.endpoint}}))
 	g.root = g.dial(t, "root")
 	return g
 }
@@ -58,7 +57,7 @@ func second[T any](_ T, err error) error { return err }
 
 func (g *guarded) dial(t *testing.T, user string) *clientv3.Client {
 	t.Helper()
-	return etcdtest.Dial(t, clientv3.Config{Endpoints: []string{g.endpoint}, Username: user, Password: user})
+	return etcdtest.Dial(t, clientv3.Config{Endpoints: []string{g.endpoint}, Username: user, Password: user, DialTimeout: time.Minute})
 }
 
 // permission is one of a role: on all keys with a prefix.
@@ -100,7 +99,7 @@ func member(t *testing.T, s cas.Store, g shard.Group, id string) (leave func() e
 		<-ctx.Done()
 		return nil
 	}
-	n, err := owner.New(s, g, idle, owner.Config{ID: id, Address: "127.0.0.1:1", TTL: 2 * time.Second, Settle: 50 * time.Millisecond})
+	n, err := owner.New(s, g, idle, owner.Config{ID: id, Address: "127.0.0.1:1", Settle: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func TestLeastRole(t *testing.T) {
 	defer table.Close()
 	want := func(what string, is func(owned map[string]int) bool) {
 		t.Helper()
-		until(t, 30*time.Second, what, func() bool { return is(owned(table, bank)) })
+		until(t, time.Minute, what, func() bool { return is(owned(table, bank)) })
 	}
 
 	leaveA := member(t, all, bank, "a")
@@ -183,11 +182,11 @@ func TestLeastRole(t *testing.T) {
 // joinWith is what a node ends with that joins g on s. One that needs to be told to end has an error that says so.
 func joinWith(t *testing.T, s cas.Store, g shard.Group) error {
 	t.Helper()
-	n, err := owner.New(s, g, func(context.Context, *owner.Tenure) error { return nil }, owner.Config{ID: "x", TTL: 2 * time.Second})
+	n, err := owner.New(s, g, func(context.Context, *owner.Tenure) error { return nil }, owner.Config{ID: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = n.Run(ctx)
 	if ctx.Err() != nil {
@@ -217,7 +216,7 @@ func TestLeastRole_LessIsRefused(t *testing.T) {
 		})
 	}
 	t.Run("gateway without read", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		table, err := router.Open(ctx, g.store(t, "blind", permission{write, "/tenure/accounts/"}), bank, nil)
 		if err == nil {
@@ -231,7 +230,7 @@ func TestLeastRole_LessIsRefused(t *testing.T) {
 // The script makes the user and the role that the program gets on with, by its certificate's name.
 func TestRoleScript(t *testing.T) {
 	ca := newAuthority(t)
-	endpoint := startTLS(t, ca)
+	endpoint := startEtcd(t, ca)
 	ca.pair(t, "root")
 	secure, err := ca.clientOf("root")
 	if err != nil {
@@ -290,24 +289,30 @@ func runRoleScript(t *testing.T, endpoint string, ca *authority) {
 	}
 }
 
-// startTLS starts an etcd that knows clients by their certificates.
-func startTLS(t *testing.T, ca *authority) (endpoint string) {
+// startEtcd starts an etcd that soon knows a password when it sees one. With an authority it serves TLS, and knows clients by their
+// certificates.
+func startEtcd(t *testing.T, ca *authority) (endpoint string) {
 	t.Helper()
 	c := embed.NewConfig()
 	c.Dir = t.TempDir()
 	c.TickMs, c.ElectionMs = 10, 100
 	c.UnsafeNoFsync = true
+	c.BcryptCost = 4 // the least
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	c.ClientTLSInfo.CertFile, c.ClientTLSInfo.KeyFile = ca.pair(t, "etcd")
-	c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = filepath.Join(ca.dir, "ca.crt"), true
-	clients := []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
+	scheme := "http"
+	if ca != nil {
+		scheme = "https"
+		c.ClientTLSInfo.CertFile, c.ClientTLSInfo.KeyFile = ca.pair(t, "etcd")
+		c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = filepath.Join(ca.dir, "ca.crt"), true
+	}
+	clients := []url.URL{{Scheme: scheme, Host: "127.0.0.1:0"}}
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port for peers can't be left to the system
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	peer := []url.URL{{Scheme: "http", Host: l.Addr().String()}}
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls, c.AdvertisePeerUrls = clients, clients, peer, peer
+	peers := []url.URL{{Scheme: "http", Host: l.Addr().String()}}
+	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls, c.AdvertisePeerUrls = clients, clients, peers, peers
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	e, err := embed.StartEtcd(c)
 	if err != nil {
@@ -319,5 +324,5 @@ func startTLS(t *testing.T, ca *authority) (endpoint string) {
 	case <-time.After(time.Minute):
 		t.Fatal("etcd was not ready within a minute")
 	}
-	return "https://" + e.Clients[0].Addr().String()
+	return scheme + "://" + e.Clients[0].Addr().String()
 }

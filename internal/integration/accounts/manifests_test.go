@@ -204,7 +204,7 @@ func TestManifestsRunTheProgram(t *testing.T) {
 	m := readManifests(t)
 	pod, c := m.deployment.Spec.Template.Spec, m.container(t)
 	ca := newAuthority(t)
-	endpoint := startTLS(t, ca)
+	endpoint := startEtcd(t, ca)
 	ca.pair(t, "accounts")
 	mounted := map[string]string{"ca.crt": "ca.crt", "tls.crt": "accounts.crt", "tls.key": "accounts.key"}
 
