@@ -146,11 +146,17 @@ func (t *Trip) pick() known {
 		first, second = second, first
 	}
 	for _, k := range []known{first, second} {
-		if k.member != nil && !t.refuted(k) {
+		if k.member != nil && !t.refuted(k) && !t.halfKnown(k) {
 			return k
 		}
 	}
 	return known{}
+}
+
+// halfKnown: a node has named k, of which it can only say ID and Address, and that is not enough to reach it. The table will
+// soon show all of it: wait for that.
+func (t *Trip) halfKnown(k known) bool {
+	return k.member == t.learned.member && t.c.Target(*k.member) == ""
 }
 
 // refuted: by the same epoch, only another address is worth a try: the member's record may have changed.

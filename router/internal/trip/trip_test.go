@@ -199,3 +199,25 @@ func TestNoAddress(t *testing.T) {
 		t.Errorf("got %v, want ErrNoAddress", err)
 	}
 }
+
+// Of an owner that a refusal names only ID and Address are known. Where a Target needs more, the table's word is waited for.
+func TestHalfKnownOwnerIsAwaited(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tb := newTable("a")
+		tb.member.Meta = map[string]string{"rpc": "a:2"}
+		c := config(tb)
+		c.Target = func(m shard.Member) string { return m.Meta["rpc"] }
+		tr := New(c, "k")
+		at := next(t, tr, "a:2")
+		tr.Refused(at, shard.Member{ID: "b", Address: "b:1"}, 11)
+		time.AfterFunc(time.Second, func() {
+			tb.mu.Lock()
+			tb.member = &shard.Member{ID: "b", Address: "b:1", Meta: map[string]string{"rpc": "b:2"}}
+			tb.epoch = 11
+			close(tb.changed)
+			tb.changed = make(chan struct{})
+			tb.mu.Unlock()
+		})
+		next(t, tr, "b:2")
+	})
+}
