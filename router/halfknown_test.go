@@ -17,7 +17,7 @@ func TestHalfKnownOwnerIsAwaited(t *testing.T) {
 		epoch := g.claim("c", 0)
 		return notOwner(shard.Member{ID: c.ID, Address: c.Address}, epoch)(ctx, key)
 	}}, HTTPConfig{}, never(t, "b"))
-	gw := g.gateway(HTTPConfig{Target: func(m shard.Member) string {
+	gw := g.gateway(HTTPConfig{Tries: 2, Target: func(m shard.Member) string {
 		if m.Weight == 0 { // not from the member's record
 			return ""
 		}

@@ -155,11 +155,11 @@ func (c *Consumer) serve(ctx context.Context, t *owner.Tenure, open Open) error 
 		seek: make(chan seek),
 		log:  c.log.With("shard", s, "epoch", t.Token().Epoch),
 	}
-	w.at.Store(p.From)
 	if !c.enter(w) {
 		return ErrClosed
 	}
 	defer c.leave(w)
+	w.moveTo(p.From, -1)
 	return w.run(ctx)
 }
 

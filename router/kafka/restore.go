@@ -58,10 +58,6 @@ func (l *Changelog) begins(ctx context.Context, s int, load func(state []byte) e
 	if l.config.Checkpoints != nil && load == nil {
 		return nil, refused("changelog: there are Checkpoints, so restore by RestoreFrom or Follow with a load")
 	}
-	first, err := offsets(ctx, l.client, l.topic, timeFirst, int32(s))
-	if err != nil {
-		return nil, err
-	}
 	f := &Follower{log: l, shard: s, apply: apply}
 	if l.config.Checkpoints != nil {
 		c, err := l.config.Checkpoints.Load(ctx, l.group.Name, s)
@@ -77,12 +73,6 @@ func (l *Changelog) begins(ctx context.Context, s int, load func(state []byte) e
 				return nil, &opError{"changelog: load", err, cas.NotApplied}
 			}
 			f.pos, f.filter = c.Offset, Filter{Epoch: c.Epoch, groupID: c.GroupID, next: c.Next + 1, resume: c.Offset}
-		}
-	}
-	if f.pos < first[int32(s)] {
-		return nil, &opError{
-			"changelog: records are gone that no checkpoint holds",
-			&OffsetError{Topic: l.topic, Partition: s, Position: f.pos, First: first[int32(s)], End: -1}, cas.NotApplied,
 		}
 	}
 	return f, nil
@@ -124,21 +114,27 @@ func (f *Follower) Restore(ctx context.Context, tok shard.Token) (int64, error) 
 
 // read applies what counts, up to and with the record at last.
 func (f *Follower) read(ctx context.Context, last int64) error {
-	return f.log.each(ctx, f.shard, f.pos, last, func(r *kgo.Record) error {
-		w, ok, err := f.filter.Push(r)
-		if err != nil {
-			return err
-		}
-		f.pos = r.Offset + 1
-		if !ok {
-			return nil
-		}
-		for _, r := range w.Records {
-			if err := f.apply(r); err != nil {
-				f.broken = &opError{"changelog: apply", err, cas.NotApplied}
-				return f.broken
-			}
-		}
+	err := f.log.each(ctx, f.shard, f.pos, last, f.push)
+	if _, ok := errors.AsType[*OffsetError](err); ok {
+		return &opError{"changelog: records are gone that no checkpoint holds", err, cas.NotApplied}
+	}
+	return err
+}
+
+func (f *Follower) push(r *kgo.Record) error {
+	w, ok, err := f.filter.Push(r)
+	if err != nil {
+		return err
+	}
+	f.pos = r.Offset + 1
+	if !ok {
 		return nil
-	})
+	}
+	for _, r := range w.Records {
+		if err := f.apply(r); err != nil {
+			f.broken = &opError{"changelog: apply", err, cas.NotApplied}
+			return f.broken
+		}
+	}
+	return nil
 }
