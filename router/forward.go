@@ -180,7 +180,9 @@ func (t *trip) pick() *layout.Owned {
 
 // halfKnown: a node has named o, of which it can only say ID and Address, and that is not enough to reach it. The table will
 // soon show all of it: wait for that.
-func (t *trip) halfKnown(o *layout.Owned) bool { return o == t.learned && t.h.conf.Target(*o.Member) == "" }
+func (t *trip) halfKnown(o *layout.Owned) bool {
+	return o == t.learned && t.h.conf.Target(*o.Member) == ""
+}
 
 func (t *trip) learn(m *shard.Member, e shard.Epoch) {
 	if t.learned == nil || e >= t.learned.Epoch {
