@@ -1,0 +1,192 @@
+// Package measure sets contenders to the same work, and counts.
+//
+// Each contender adds 1 to accounts for a number of clients, each of which sends its next request when it has the
+// reply to the last (a closed loop). Rounds rotate the order, since a machine's speed drifts, and ratios are taken
+// between rounds of the same number. In the end the sum of what is stored is held against what was acknowledged.
+package measure
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Contender is one way to do the work.
+type Contender struct {
+	Name string
+	Ours bool
+	Note string // how it was set up, where that is a choice
+	Open func(context.Context) (*Instance, error)
+}
+
+// Instance is an opened contender. Do adds 1 to an account, and returns when that is as durable as the table says. Sum is
+// what all accounts hold. Close may be nil.
+type Instance struct {
+	Do    func(ctx context.Context, client, account int) error
+	Sum   func(context.Context) (int64, error)
+	Close func()
+}
+
+// Config says how much work of which kind.
+type Config struct {
+	Clients int
+	Rounds  int
+	Warm    time.Duration        // before each round, not measured
+	For     time.Duration        // one contender's turn in a round
+	Pick    func(*rand.Rand) int // the account of a request
+	Told    func(string)         // progress; may be nil
+}
+
+// Result is what one contender did in all rounds.
+type Result struct {
+	Name    string
+	Ours    bool
+	Note    string
+	Rates   []float64               // requests per second, by round
+	Hist    *hdrhistogram.Histogram // of latencies, in microseconds
+	Acked   int64                   // warm-up included
+	Failed  int64                   // requests that ended in an error, and may have been applied or not
+	Lost    int64                   // acknowledged and in no balance
+	Doubled int64                   // in the balances, and more than were asked for
+	Stall   time.Duration           // the longest time in which nobody had a reply
+	Err     error                   // the first error of a request, or why it could not take part
+}
+
+type entrant struct {
+	*Result
+	*Instance
+	before int64
+}
+
+// Run gives each contender its turns. One that can't be opened has a Result with Err and no rates. Contenders are closed
+// when Run returns.
+func Run(ctx context.Context, c Config, cs []Contender) []Result {
+	results := make([]Result, len(cs))
+	var in []*entrant
+	for i, contender := range cs {
+		r := &results[i]
+		r.Name, r.Ours, r.Note = contender.Name, contender.Ours, contender.Note
+		r.Hist = hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+		c.told("opening " + contender.Name)
+		e, err := enter(ctx, contender, r)
+		if err != nil {
+			r.Err = err
+			continue
+		}
+		if e.Close != nil {
+			defer e.Close()
+		}
+		in = append(in, e)
+	}
+	for round := range c.Rounds {
+		for turn := range in {
+			e := in[(turn+round)%len(in)]
+			c.told(fmt.Sprintf("round %d of %d: %s", round+1, c.Rounds, e.Name))
+			c.turn(ctx, e, c.Warm, false)
+			e.Rates = append(e.Rates, c.turn(ctx, e, c.For, true))
+		}
+	}
+	for _, e := range in {
+		e.audit(ctx)
+	}
+	return results
+}
+
+func enter(ctx context.Context, c Contender, r *Result) (*entrant, error) {
+	instance, err := c.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, err := instance.Sum(ctx)
+	if err != nil {
+		if instance.Close != nil {
+			instance.Close()
+		}
+		return nil, err
+	}
+	return &entrant{Result: r, Instance: instance, before: before}, nil
+}
+
+func (c Config) told(what string) {
+	if c.Told != nil {
+		c.Told(what)
+	}
+}
+
+// grace is how long a request that is under way at the end of a turn may take.
+const grace = 10 * time.Second
+
+// turn runs all clients for d, lets them finish what they have begun, and returns the rate.
+func (c Config) turn(ctx context.Context, e *entrant, d time.Duration, record bool) float64 {
+	ctx, cancel := context.WithTimeout(ctx, d+grace)
+	defer cancel()
+	var (
+		wg     sync.WaitGroup
+		failed atomic.Int64
+		last   atomic.Int64 // reply, in nanoseconds since begun
+		stall  atomic.Int64
+		once   sync.Once
+		hists  = make([]*hdrhistogram.Histogram, c.Clients)
+		acked  = make([]int64, c.Clients)
+		begun  = time.Now()
+		end    = begun.Add(d)
+	)
+	for client := range c.Clients {
+		hists[client] = hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(client), uint64(begun.UnixNano())))
+			for now := time.Now(); now.Before(end); {
+				if err := e.Do(ctx, client, c.Pick(random)); err != nil {
+					failed.Add(1)
+					once.Do(func() { e.fault(err) })
+				} else {
+					acked[client]++
+				}
+				then := time.Now()
+				since := then.Sub(begun).Nanoseconds()
+				if gap := since - last.Swap(since); gap > stall.Load() {
+					stall.Store(gap) // two at once may store the smaller of two long ones
+				}
+				_ = hists[client].RecordValue(max(1, then.Sub(now).Microseconds())) // a minute is above grace
+				now = then
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begun)
+	if record {
+		e.Stall = max(e.Stall, time.Duration(stall.Load()))
+	}
+	var sum int64
+	for client, n := range acked {
+		sum += n
+		if record {
+			e.Hist.Merge(hists[client])
+		}
+	}
+	e.Acked += sum
+	e.Failed += failed.Load()
+	return float64(sum) / took.Seconds()
+}
+
+func (e *entrant) fault(err error) {
+	if e.Err == nil {
+		e.Err = err
+	}
+}
+
+func (e *entrant) audit(ctx context.Context) {
+	after, err := e.Sum(ctx)
+	if err != nil {
+		e.fault(err)
+		return
+	}
+	applied := after - e.before
+	e.Lost = max(0, e.Acked-applied)
+	e.Doubled = max(0, applied-e.Acked-e.Failed)
+}
