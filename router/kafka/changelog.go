@@ -88,7 +88,7 @@ func OpenChangelog(ctx context.Context, g shard.Group, topic string, c Changelog
 	}
 	facts, err := check(ctx, client, topic, g.Shards)
 	if err == nil {
-		err = lasting(ctx, client, topic, c.Logger)
+		err = known(ctx, func() error { return lasting(ctx, client, topic, c.Logger) })
 	}
 	if err != nil {
 		client.Close()

@@ -77,7 +77,10 @@ func NewConsumer(ctx context.Context, g shard.Group, topic string, open Open, c 
 	}
 	facts, err := check(ctx, client, topic, g.Shards)
 	if err == nil && c.DeadLetter != "" {
-		_, err = lookup(ctx, client, c.DeadLetter)
+		err = known(ctx, func() error {
+			_, err := lookup(ctx, client, c.DeadLetter)
+			return err
+		})
 	}
 	if err != nil {
 		client.Close()

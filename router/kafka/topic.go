@@ -76,11 +76,37 @@ func check(ctx context.Context, cl *kgo.Client, topic string, want int) (topicFa
 	if err := reach(ctx, cl); err != nil {
 		return topicFacts{}, err
 	}
-	facts, err := lookup(ctx, cl, topic)
+	var facts topicFacts
+	err := known(ctx, func() (err error) {
+		facts, err = lookup(ctx, cl, topic)
+		return err
+	})
 	if err == nil && len(facts.leaders) != want {
 		err = &PartitionsError{Topic: topic, Want: want, Got: len(facts.leaders)}
 	}
 	return facts, err
+}
+
+// knownWithin is how long after a topic was made some broker may not know it yet.
+const knownWithin = 2 * time.Second
+
+// known asks again for a while if ask says that there is no such topic.
+func known(ctx context.Context, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, knownWithin)
+	defer cancel()
+	for {
+		err := ask()
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return err
+		}
+		timer := time.NewTimer(refetchWait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
 }
 
 // Times with a meaning of their own in ListOffsets.

@@ -1,14 +1,16 @@
 package kafka
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/memkv"
@@ -208,16 +210,47 @@ func TestChangelog_NeedsARestore(t *testing.T) {
 	if err := l.Append(t.Context(), token(0, 10), 4, values("a")...); err == nil {
 		t.Error("append with a position that goes back: got nil, want an error")
 	}
+}
 
-	// A failed append closes the tenure's log.
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := l.Append(ctx, token(0, 10), 6, values("maybe")...)
-	if err == nil {
-		t.Fatal("append under a context that has ended: got nil")
+// An append that failed may be in the log in part, or come later. So the tenure appends no more, and the next one finds out.
+func TestChangelog_AFailedAppendEndsTheTenuresPart(t *testing.T) {
+	b := fake(t)
+	topic := b.changelog(accounts)
+	l := b.openChangelog(topic, kafka.ChangelogConfig{})
+	restored(t, l, token(0, 10))
+	mustAppend(t, l, token(0, 10), 1, "a")
+	b.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord})
+	err := l.Append(t.Context(), token(0, 10), 2, values("b")...)
+	if !errors.Is(err, kerr.InvalidRecord) || cas.OutcomeOf(err) != cas.Uncertain {
+		t.Errorf("append that the broker refuses: got %v, want its error, uncertain", err)
 	}
-	if err := l.Append(t.Context(), token(0, 10), 7, values("b")...); err != nil && !errors.Is(err, kafka.ErrRestore) {
-		t.Errorf("append after one that failed: got %v, want ErrRestore, or success if nothing was sent", err)
+	if err := l.Append(t.Context(), token(0, 10), 3, values("c")...); !errors.Is(err, kafka.ErrRestore) {
+		t.Errorf("append after one that failed: got %v, want ErrRestore", err)
+	}
+	if err := l.Checkpoint(t.Context(), token(0, 10), nil); err == nil {
+		t.Error("checkpoint after an append that failed: got nil, want an error")
+	}
+	wantRestored(t, l, token(0, 20), 1, "a")
+	mustAppend(t, l, token(0, 20), 2, "b")
+}
+
+// The leader of a partition moves while its log is read and written.
+func TestChangelog_FollowsTheLeader(t *testing.T) {
+	b := fake(t, kfake.NumBrokers(3))
+	topic := b.changelog(accounts)
+	l := b.openChangelog(topic, kafka.ChangelogConfig{})
+	restored(t, l, token(0, 10))
+	var want []string
+	for i := range 20 {
+		if err := b.fake.MoveTopicPartition(topic, 0, int32(i%3)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprint(i))
+		mustAppend(t, l, token(0, int64(10+i)), int64(i), fmt.Sprint(i))
+		if err := b.fake.MoveTopicPartition(topic, 0, int32((i+1)%3)); err != nil {
+			t.Fatal(err)
+		}
+		wantRestored(t, l, token(0, int64(11+i)), int64(i), want...)
 	}
 }
 

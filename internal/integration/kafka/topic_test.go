@@ -113,6 +113,10 @@ func TestConsumer_TellsATopicFromItsSuccessor(t *testing.T) {
 			_, ok := errors.AsType[*kafka.RecreatedError](n.consumer.Stopped()[0])
 			return ok
 		})
+		until(t, "Err says so too", func() bool {
+			_, ok := errors.AsType[*kafka.RecreatedError](n.consumer.Err())
+			return ok
+		})
 		f.stop(n)
 
 		f.join(topic, l.open, b.config())
