@@ -59,6 +59,9 @@ func (o *Op) commit(ctx context.Context, name string, last bool, commit Commit, 
 		return err
 	}
 	defer o.unlock()
+	if o.over.Load() { // while it waited for its turn
+		return refused("idem: step %q: the operation has ended", name)
+	}
 	h := o.head
 	h.Write = o.number()
 	var m memo

@@ -47,6 +47,8 @@
 //     try, in whatever process, after takeovers and even after the record was lost. It happens once, as far as the
 //     third party keeps its word.
 //   - An effect at a receiver that takes no key but can be asked: Reconcile.
+//   - An effect in a batch of owner/writer: give the command op.Key("…") (From finds op), and in Apply's transaction look for that id
+//     first. If it is there, reply with what is stored beside it; else insert it with the effect.
 //   - Any other: Block. Then it happens at most once, and sometimes a person has to look.
 //
 // # Lost replies

@@ -86,8 +86,8 @@ func New(s Store, c Config) (*Engine, error) {
 // Store is what New was given.
 func (e *Engine) Store() Store { return e.store }
 
-// forget is how long a record stays after it was written.
-func (e *Engine) forget() time.Duration { return e.c.Keep + e.c.Tombstone }
+// forget is how long a record stays after it was written: longer than an attempt in any case, and see Op.extend.
+func (e *Engine) forget() time.Duration { return max(e.c.Keep+e.c.Tombstone, 2*e.c.Attempt) }
 
 // lasting is the context for recording what has been done, which must not fail because whoever asked
 // for it has gone.

@@ -98,7 +98,8 @@ type Answer struct {
 // Replayed marks answers that were given before: "Idempotent-Replayed: true".
 const Replayed = "Idempotent-Replayed"
 
-// HTTP runs a handler once per Idempotency-Key, and gives its first answer to later requests with that key, as
+// HTTP gives a request's first answer to later ones with its Idempotency-Key. It runs the handler again if it is not known how an earlier
+// try ended (a crash, a 5xx): what the handler writes has to be a Step, a sqlidem.StepTx, or unique in the database by Op.Key. The rest is as
 // draft-ietf-httpapi-idempotency-key-header-07 has it. The key is one header: a string of a structured
 // field, or the bare token, which mean the same. What else belongs to a request is in its fingerprint: method,
 // path, query, content type and body.

@@ -48,7 +48,7 @@ func (o *Op) extend(ctx context.Context, third time.Duration) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sent := time.Now()
-	err := o.e.store.Extend(ctx, o.id, o.rev.Load(), o.e.c.Attempt)
+	err := o.prolong(ctx)
 	if conflict, ok := err.(*ConflictError); ok {
 		h, unreadable := decodeHead(conflict.Current, o.q)
 		if unreadable == nil && h.Claim == o.claim {
@@ -68,6 +68,24 @@ func (o *Op) extend(ctx context.Context, third time.Duration) time.Duration {
 		return 0
 	}
 	return min(third/4, left)
+}
+
+// prolong extends the attempt in the store. That leaves the time at which the record is forgotten as it is, so once
+// a third of it is over the record is written anew instead: else it would be gone while fn runs. Two thirds are more
+// than an attempt, which ends fn if neither can be done. A step whose turn it is writes the record itself.
+func (o *Op) prolong(ctx context.Context) error {
+	if age := time.Since(o.begun) - time.Duration(o.written.Load()); age >= o.e.forget()/3 {
+		select {
+		case o.turn <- struct{}{}:
+			defer o.unlock()
+			if o.over.Load() {
+				return nil
+			}
+			return o.write(ctx, nil, false, func(*head) {})
+		default:
+		}
+	}
+	return o.e.store.Extend(ctx, o.id, o.rev.Load(), o.e.c.Attempt)
 }
 
 // left is how much of the attempt is left, from when the last extension was sent.

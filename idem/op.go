@@ -26,6 +26,7 @@ type Op struct {
 	end  context.CancelCauseFunc
 
 	until   atomic.Int64 // the attempt's end, in nanoseconds after begun
+	written atomic.Int64 // when what was last written was sent, likewise
 	begun   time.Time
 	decided atomic.Bool
 	dropped atomic.Bool // the result can't be kept
@@ -166,6 +167,7 @@ func (o *Op) number() int {
 func (o *Op) moved(h head, rev int64, sent time.Time) {
 	o.head = h
 	o.rev.Store(rev)
+	o.written.Store(int64(sent.Sub(o.begun)))
 	o.touched(sent)
 }
 

@@ -76,6 +76,9 @@ func parse(args []string, env func(string) string, stderr io.Writer) (config, er
 	if c.database != "" && len(c.etcd.endpoints) == 0 {
 		fault("DATABASE_URL without -etcd: a database that several processes share needs a store that they share")
 	}
+	if c.database == "" && c.data == "" && len(c.etcd.endpoints) > 0 {
+		fault("-etcd without DATABASE_URL or -data: each process would keep accounts in a database of its own")
+	}
 	if (c.etcd.cert == "") != (c.etcd.key == "") {
 		fault("-etcd-cert and -etcd-key go together")
 	}

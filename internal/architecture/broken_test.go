@@ -24,7 +24,7 @@ func TestImportRulesRefuse(t *testing.T) {
 		mention string
 	}{
 		{"etcd in its adapter", goPackage{Path: "cas/etcdkv", Imports: []string{etcd, root + "/cas"}}, ""},
-		{"etcd elsewhere", goPackage{Path: "cmd/tenure", Imports: []string{etcd}}, "may not use etcd"},
+		{"etcd elsewhere", goPackage{Path: "router", Imports: []string{etcd}}, "may not use etcd"},
 		{"etcd in a test elsewhere", goPackage{Path: "cas/memkv", Tests: []string{etcd}}, "may not use etcd"},
 		{"grpc elsewhere", goPackage{Path: "router", Imports: []string{"google.golang.org/grpc/codes"}}, "may not use grpc"},
 		{"not grpc, though it begins so", goPackage{Path: "router", Imports: []string{"google.golang.org/grpcurl"}}, ""},

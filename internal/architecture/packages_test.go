@@ -27,7 +27,7 @@ type family struct {
 }
 
 var families = []family{
-	{"etcd", "go.etcd.io/etcd", oneOf("cas/etcdkv")},
+	{"etcd", "go.etcd.io/etcd", oneOf("cas/etcdkv", "cmd/tenure")},
 	{"grpc", "google.golang.org/grpc", oneOf("cas/etcdkv", "router/grpcrouter", "router/grpcrouter/internal/echopb", "idem/grpcidem")},
 	{"franz-go", "github.com/twmb/franz-go", oneOf("router/kafka")},
 	{"pgx", "github.com/jackc/pgx", func(pkg string) bool { return strings.HasPrefix(path.Base(pkg), "pgx") }},

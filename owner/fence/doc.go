@@ -38,9 +38,9 @@
 //
 // All but the last mean that nothing was applied, and cas.OutcomeOf says so.
 //
-// owner.Tenure.Fail ends a tenure from anywhere; Tx calls it on the first two where SQL.Serve is the
-// handler. A handler of your own is not known to Tx: call Fail yourself, and with state in memory on
-// cas.ErrUncertain too.
+// owner.Tenure.Fail ends a tenure from anywhere. Tx calls it on the first two, if its context comes from the
+// tenure or SQL.Serve is the handler. Otherwise call Fail yourself; on cas.ErrUncertain too, with state in
+// memory.
 //
 // A zombie's context often ends before its write is refused, and then the context's error is what
 // it sees. That is chance, not safety: the fence holds just the same under a context that never ends.

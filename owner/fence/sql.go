@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/shard"
 )
 
-// Dialect is a kind of database.
+// Dialect is a kind of database: Postgres, MySQL (and MariaDB), or SQLite.
 type Dialect = dialect.Dialect
 
 const (

@@ -74,5 +74,7 @@
 // other goroutines have queued by then is drained, until Config.Drain after the hand-off began; what is left gets ErrEnded. At
 // loss everything queued gets ErrEnded at once, and the batch under way what its Apply returns. A crash loses what was not
 // acknowledged, and of that a batch may have been committed whose replies were never sent: a client that can't know gives its
-// command an id that is stored with the effect.
+// command an id that is stored with the effect. Look for it first in Apply's transaction, and if it is there Reply with what is
+// stored beside it. Under idem.HTTP or idem.Do that id is op.Key("…"), since a retry after a crash runs the handler again, and
+// with it Do.
 package writer

@@ -223,14 +223,34 @@ func (l *Changelog) take(ctx context.Context, tok shard.Token) (*session, error)
 
 func (s *session) give() { s.turn <- struct{}{} }
 
+// unrestored refuses a second session in one tenure. It would number its batches from 1 again, and readers leave out numbers that they
+// have seen: what it appends would be acknowledged and read by nobody.
+func (l *Changelog) unrestored(tok shard.Token) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.successor(tok)
+}
+
+// successor reports whether tok may follow the session that there is, with l.mu held.
+func (l *Changelog) successor(tok shard.Token) error {
+	was := l.sessions[tok.Shard]
+	switch {
+	case was == nil || was.token.GroupID != tok.GroupID || was.token.Epoch < tok.Epoch:
+		return nil
+	case was.token.Epoch > tok.Epoch:
+		return &fence.FencedError{Mine: tok.Epoch, Current: was.token.Epoch}
+	}
+	return refused("changelog: restore shard %d: the tenure with token %s has restored already: end it, the next one restores", tok.Shard, tok)
+}
+
 // begin makes tok's session the current one.
 func (l *Changelog) begin(tok shard.Token, end, next int64) error {
 	s := &session{token: tok, turn: make(chan struct{}, 1), end: end, next: next}
 	s.give()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if was := l.sessions[tok.Shard]; was != nil && was.token.GroupID == tok.GroupID && was.token.Epoch > tok.Epoch {
-		return &fence.FencedError{Mine: tok.Epoch, Current: was.token.Epoch}
+	if err := l.successor(tok); err != nil {
+		return err
 	}
 	l.sessions[tok.Shard] = s
 	return nil

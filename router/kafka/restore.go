@@ -22,7 +22,8 @@ type Follower struct {
 }
 
 // Restore writes tok's marker, replays up to it what rightful owners wrote in whole batches, and returns the input position stored last, or -1.
-// *fence.FencedError: a newer owner was there before. apply's error ends it, and state is then in doubt. Use RestoreFrom where there are
+// *fence.FencedError: a newer owner was there before. apply's error ends it, and state is then in doubt. One that has succeeded is
+// the tenure's last: another is refused. Use RestoreFrom where there are
 // Checkpoints.
 func (l *Changelog) Restore(ctx context.Context, tok shard.Token, apply func(*kgo.Record) error) (int64, error) {
 	return l.RestoreFrom(ctx, tok, nil, apply)
@@ -98,6 +99,9 @@ func (f *Follower) Restore(ctx context.Context, tok shard.Token) (int64, error) 
 		f.filter.groupID = tok.GroupID
 	case f.filter.groupID != tok.GroupID:
 		return -1, &LogGroupError{Topic: f.log.topic, Partition: f.shard, Offset: f.pos, Mine: tok.GroupID, Theirs: f.filter.groupID}
+	}
+	if err := f.log.unrestored(tok); err != nil {
+		return -1, err
 	}
 	marker, err := f.log.write(ctx, frame{epoch: tok.Epoch, groupID: tok.GroupID, next: -1}, f.shard, -1, nil)
 	if err != nil {
