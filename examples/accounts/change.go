@@ -31,7 +31,7 @@ type receipt struct {
 
 // most is the largest amount and balance: larger whole numbers are not safe in JSON, where many readers take them for
 // floating point.
-const most = 1<<53 - 1
+const most int64 = 1<<53 - 1
 
 // refusal is a "no" that is the client's affair: nothing was written, and the same again gets the same answer.
 type refusal struct {

@@ -51,6 +51,14 @@ func (l *Changelog) Checkpoint(ctx context.Context, tok shard.Token, state []byt
 		return err
 	}
 	defer s.give()
+	// Offsets of a topic that was deleted mean nothing in the one of its name: neither to a checkpoint nor to Trim.
+	facts, err := lookup(ctx, l.client, l.topic)
+	if err != nil {
+		return err
+	}
+	if facts.id != l.id {
+		return &RecreatedError{Topic: l.topic, Was: l.id.String(), Now: facts.id.String()}
+	}
 	c := Checkpoint{
 		Group: l.group.Name, GroupID: tok.GroupID, Shard: tok.Shard, Topic: l.topic, TopicID: l.id.String(),
 		Epoch: tok.Epoch, Offset: s.end, Next: s.next, Taken: time.Now(), State: state,

@@ -93,26 +93,3 @@ func TestDirectory_KeepsTwo(t *testing.T) {
 		t.Error("list under a file: got nil, want an error")
 	}
 }
-
-// A topic that was made anew begins at 0 again. Its checkpoint replaces the old one's, whose offsets mean nothing there, and is never
-// among what goes: Trim deletes by it.
-func TestCheckpoints_OfATopicMadeAnew(t *testing.T) {
-	for name, c := range stores(t) {
-		t.Run(name, func(t *testing.T) {
-			for _, offset := range []int64{1000, 2000} {
-				if err := c.Save(t.Context(), checkpoint(offset)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			anew := checkpoint(5)
-			anew.TopicID = "another id"
-			if err := c.Save(t.Context(), anew); err != nil {
-				t.Fatal(err)
-			}
-			got, err := c.Load(t.Context(), "g", 3)
-			if diff := cmp.Diff(anew, got); diff != "" || err != nil {
-				t.Errorf("load: %v (-want +got):\n%s", err, diff)
-			}
-		})
-	}
-}

@@ -234,7 +234,7 @@ func (c *Consumer) Err() error {
 // Seek leaves out what the owner of shard s, which must be here, has not consumed yet before offset to: past a record that stops it, or
 // past what the log has lost. It stores to by Partition.Advance, under the fence, and consumes from there. If it fails all is as before.
 //
-// It goes forward only, as positions under a fence do: what lies before the position has had its effects. To apply it
+// It goes forward only, and to the log's end at most, as positions under a fence do: what lies before the position has had its effects. To apply it
 // once more, give the stream another name, and so positions of its own.
 func (c *Consumer) Seek(ctx context.Context, s int, to int64) error {
 	w := c.owned()[s]

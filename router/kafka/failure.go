@@ -124,9 +124,17 @@ func (w *worker) seekTo(req seek) error {
 			"give the stream another name, and so positions of its own", w.shard, w.pos, req.to)
 		return nil
 	}
+	if req.to == w.pos { // it is there: a fence would refuse to store it again
+		req.reply <- nil
+		return nil
+	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	defer context.AfterFunc(req.ctx, cancel)()
+	if err := w.reachable(ctx, req.to); err != nil {
+		req.reply <- err
+		return nil
+	}
 	if err := w.part.Advance(ctx, req.to); err != nil {
 		req.reply <- err
 		if mayRetry(w.tenure, err) {
@@ -139,6 +147,21 @@ func (w *worker) seekTo(req seek) error {
 	w.moveTo(req.to, -1)
 	req.reply <- nil
 	return errMoved
+}
+
+// reachable refuses a position past the log's end: it could not be taken back, and what comes up to it would be left out.
+func (w *worker) reachable(ctx context.Context, to int64) error {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	p := int32(w.shard)
+	end, err := offsets(ctx, w.consumer.client, w.consumer.topic, timeEnd, p)
+	if err != nil {
+		return &opError{"seek", err, cas.NotApplied}
+	}
+	if to > end[p] {
+		return refused("seek: shard %d: the log ends at %d, so it can't go on at %d: want at most the end", w.shard, end[p], to)
+	}
+	return nil
 }
 
 // fault words an error of the fetches.

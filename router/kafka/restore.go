@@ -15,6 +15,7 @@ import (
 type Follower struct {
 	log    *Changelog
 	shard  int
+	load   func(state []byte) error
 	apply  func(*kgo.Record) error
 	filter Filter
 	pos    int64 // of the next record to read
@@ -29,7 +30,8 @@ func (l *Changelog) Restore(ctx context.Context, tok shard.Token, apply func(*kg
 	return l.RestoreFrom(ctx, tok, nil, apply)
 }
 
-// RestoreFrom is Restore that begins with the newest checkpoint: load is called with it first, if there is one.
+// RestoreFrom is Restore that begins with the newest checkpoint: load is called with it first, if there is one. It is called once more, in place
+// of all that was applied, if the log was trimmed past the reader meanwhile.
 func (l *Changelog) RestoreFrom(ctx context.Context, tok shard.Token, load func(state []byte) error, apply func(*kgo.Record) error) (int64, error) {
 	f, err := l.begins(ctx, tok.Shard, load, apply)
 	if err != nil {
@@ -59,24 +61,39 @@ func (l *Changelog) begins(ctx context.Context, s int, load func(state []byte) e
 	if l.config.Checkpoints != nil && load == nil {
 		return nil, refused("changelog: there are Checkpoints, so restore by RestoreFrom or Follow with a load")
 	}
-	f := &Follower{log: l, shard: s, apply: apply}
-	if l.config.Checkpoints != nil {
-		c, err := l.config.Checkpoints.Load(ctx, l.group.Name, s)
-		switch {
-		case errors.Is(err, ErrNoCheckpoint):
-		case err != nil:
-			return nil, &opError{"changelog: load a checkpoint", err, cas.NotApplied}
-		case c.Topic != l.topic || c.TopicID != l.id.String():
-			return nil, refused("changelog: the checkpoint of shard %d is of topic %s with id %s, this is %s with id %s: delete the one or the other",
-				s, c.Topic, c.TopicID, l.topic, l.id)
-		default:
-			if err := load(c.State); err != nil {
-				return nil, &opError{"changelog: load", err, cas.NotApplied}
-			}
-			f.pos, f.filter = c.Offset, Filter{Epoch: c.Epoch, groupID: c.GroupID, next: c.Next + 1, resume: c.Offset}
-		}
+	f := &Follower{log: l, shard: s, load: load, apply: apply}
+	if err := f.skip(ctx); err != nil {
+		return nil, err
 	}
 	return f, nil
+}
+
+// skip goes on from the newest checkpoint, if it is ahead.
+func (f *Follower) skip(ctx context.Context) error {
+	l := f.log
+	if l.config.Checkpoints == nil {
+		return nil
+	}
+	c, err := l.config.Checkpoints.Load(ctx, l.group.Name, f.shard)
+	switch {
+	case errors.Is(err, ErrNoCheckpoint):
+		return nil
+	case err != nil:
+		return &opError{"changelog: load a checkpoint", err, cas.NotApplied}
+	case c.Topic != l.topic || c.TopicID != l.id.String():
+		return refused("changelog: the checkpoint of shard %d is of topic %s with id %s, this is %s with id %s: delete the one or the other",
+			f.shard, c.Topic, c.TopicID, l.topic, l.id)
+	case f.filter.groupID != "" && c.GroupID != f.filter.groupID:
+		return &LogGroupError{Topic: l.topic, Partition: f.shard, Offset: c.Offset, Mine: f.filter.groupID, Theirs: c.GroupID}
+	case c.Offset <= f.pos:
+		return nil
+	}
+	if err := f.load(c.State); err != nil {
+		f.broken = &opError{"changelog: load", err, cas.NotApplied}
+		return f.broken
+	}
+	f.pos, f.filter = c.Offset, Filter{Epoch: c.Epoch, groupID: c.GroupID, next: c.Next + 1, resume: c.Offset}
+	return nil
 }
 
 // CatchUp reads on to the log's present end.
@@ -116,13 +133,21 @@ func (f *Follower) Restore(ctx context.Context, tok shard.Token) (int64, error) 
 	return f.filter.Next(), f.log.begin(tok, marker+1, f.filter.Next())
 }
 
-// read applies what counts, up to and with the record at last.
+// read applies what counts, up to and with the record at last. What the owner has trimmed meanwhile, its newest checkpoint holds.
 func (f *Follower) read(ctx context.Context, last int64) error {
-	err := f.log.each(ctx, f.shard, f.pos, last, f.push)
-	if _, ok := errors.AsType[*OffsetError](err); ok {
-		return &opError{"changelog: records are gone that no checkpoint holds", err, cas.NotApplied}
+	for {
+		err := f.log.each(ctx, f.shard, f.pos, last, f.push)
+		if _, gone := errors.AsType[*OffsetError](err); !gone {
+			return err
+		}
+		before := f.pos
+		if err := f.skip(ctx); err != nil {
+			return err
+		}
+		if f.pos == before {
+			return &opError{"changelog: records are gone that no checkpoint holds", err, cas.NotApplied}
+		}
 	}
-	return err
 }
 
 func (f *Follower) push(r *kgo.Record) error {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,5 +72,33 @@ func TestConsumer_DoesNotSeekPastTheEnd(t *testing.T) {
 		}
 		produce(t, producer, book.entries(topic, 5, 10)...)
 		book.check(t, l)
+	})
+}
+
+// A tenure that outlives its topic must not save a checkpoint over that of the topic's successor, nor trim by its own offsets.
+func TestChangelog_NoCheckpointOfADeletedTopic(t *testing.T) {
+	each(t, func(t *testing.T, b *brokers) {
+		topic := b.changelog(accounts)
+		checkpoints := kafka.OnCAS(memkv.New(), "/checkpoints")
+		l := b.openChangelog(topic, kafka.ChangelogConfig{Checkpoints: checkpoints, Trim: true})
+		restored(t, l, token(0, 10))
+		mustAppend(t, l, token(0, 10), 1, "a")
+		if _, err := b.admin.DeleteTopics(t.Context(), topic); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the topic is made anew", func() bool {
+			return kafka.CreateChangelog(t.Context(), b.client(), accounts, topic, 1) == nil
+		})
+		until(t, "a checkpoint is refused", func() bool {
+			err := l.Checkpoint(t.Context(), token(0, 10), []byte("a"))
+			if err == nil {
+				t.Fatal("a checkpoint of the deleted topic was saved")
+			}
+			_, recreated := errors.AsType[*kafka.RecreatedError](err)
+			return recreated
+		})
+		if _, err := checkpoints.Load(t.Context(), accounts.Name, 0); !errors.Is(err, kafka.ErrNoCheckpoint) {
+			t.Errorf("load: got %v, want ErrNoCheckpoint", err)
+		}
 	})
 }
