@@ -13,11 +13,15 @@ import (
 	"github.com/tenure-go/tenure/owner"
 )
 
-// BenchmarkHandoff moves one shard back and forth between two nodes, on one etcd that writes through to the disk, while a
+// BenchmarkHandoff moves one shard back and forth between two nodes, on an etcd that writes through to the disk, while a
 // client calls without pause. The gap is the longest time between two answers that the client got around a
 // move; the floor, measured in turn with it, is two commits and two watch deliveries, one after another.
 func BenchmarkHandoff(b *testing.B) {
-	e := etcdtest.Start(b, etcdtest.Config{Fsync: true})
+	b.Run("1 member", func(b *testing.B) { benchmarkHandoff(b, etcdtest.Start(b, etcdtest.Config{Fsync: true})) })
+	b.Run("3 members", func(b *testing.B) { benchmarkHandoff(b, startMembers(b, 3)) })
+}
+
+func benchmarkHandoff(b *testing.B, e *etcdtest.Server) {
 	f := startFleet(b, e, 2, serve, owner.Config{TTL: 10 * time.Second})
 	client := e.Client(b)
 	watch := client.Watch(b.Context(), "/floor")
