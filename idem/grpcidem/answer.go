@@ -2,7 +2,6 @@ package grpcidem
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -25,7 +24,9 @@ type answer struct {
 	mine *call // whose it is, if it is of this process
 }
 
-func newAnswer(resp any, err error, trailer metadata.MD) (answer, error) {
+// newAnswer is what is kept. If it can't be encoded, the method has run all the same: then nothing is kept but that, and
+// later calls get NOT_KEPT.
+func newAnswer(resp any, err error, trailer metadata.MD) answer {
 	var a answer
 	for name, values := range trailer {
 		for _, v := range values {
@@ -36,20 +37,17 @@ func newAnswer(resp any, err error, trailer metadata.MD) (answer, error) {
 		}
 	}
 	if err != nil {
-		b, err := proto.Marshal(status.Convert(err).Proto())
-		a.Status = b
-		return a, err
+		a.Status, _ = proto.Marshal(status.Convert(err).Proto())
+		return a
 	}
 	message, ok := resp.(proto.Message)
 	if !ok {
-		return a, fmt.Errorf("grpcidem: the response is a %T and no protobuf message", resp)
+		return a
 	}
-	kept, err := anypb.New(message)
-	if err != nil {
-		return a, fmt.Errorf("grpcidem: the response can't be encoded: %w", err)
+	if kept, err := anypb.New(message); err == nil {
+		a.Type, a.Value = kept.GetTypeUrl(), kept.GetValue()
 	}
-	a.Type, a.Value = kept.GetTypeUrl(), kept.GetValue()
-	return a, nil
+	return a
 }
 
 // replay gives an answer again.
@@ -71,7 +69,7 @@ func (a answer) replay(ctx context.Context) (any, error) {
 		return nil, status.FromProto(&s).Err()
 	}
 	message, err := (&anypb.Any{TypeUrl: a.Type, Value: a.Value}).UnmarshalNew()
-	if err != nil { // this program does not know the type
+	if err != nil { // this program does not know the type, or none was kept
 		return nil, statusOf(&idem.TooLargeError{Size: -1})
 	}
 	return message, nil

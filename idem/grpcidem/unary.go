@@ -144,9 +144,9 @@ func (l *call) attempt(ctx context.Context, op *idem.Op) (answer, error) {
 	if code := status.Code(l.err); !l.c.Keep(code) && !op.Decided() {
 		return answer{}, &unkeptError{err: l.err, undone: undone(code)}
 	}
-	a, err := newAnswer(l.resp, l.err, s.trailers())
+	a := newAnswer(l.resp, l.err, s.trailers())
 	a.mine = l
-	return a, err
+	return a, nil
 }
 
 // unkeptError ends a try whose answer is not kept.
