@@ -39,6 +39,9 @@ func (w *xRun) do(n *xNode, e Effect) {
 	case Relist:
 		w.list(n)
 	case MakePlan:
+		if n.plan != nil {
+			w.fail("I9: %s begins a plan while another is under way: their answers can't be told apart", n.id)
+		}
 		plan := w.planner.Plan(e.In)
 		n.plan, n.planSlow = &plan, false
 	case Joined:

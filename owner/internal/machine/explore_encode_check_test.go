@@ -20,7 +20,7 @@ var xFields = map[reflect.Type]string{
 	reflect.TypeFor[membership](): "lease ttl asking former discarded revoking retryAt failures created joined txn wait left abandoned" +
 		" renewing renewAt acks trust other otherUntil otherSure revoked tookOver |",
 	reflect.TypeFor[ack]():        "rev until |",
-	reflect.TypeFor[planner]():    "oldest at underWay sent took wait coldSince joins orders strays queue unowned | longestTTL", // all have one
+	reflect.TypeFor[planner]():    "oldest at underWay void sent took wait coldSince joins orders strays queue unowned | longestTTL", // all have one
 	reflect.TypeFor[seen]():       "created at |",
 	reflect.TypeFor[plannerTxn](): "kind target shards |",
 	reflect.TypeFor[transactions](): "open shardOpen planOpen starved fullUntil holdUntil wroteAt wrote probing probed probeAt refusedAt" +

@@ -133,8 +133,8 @@ func (e *xEncoder) planner(m *Machine) {
 		e.flag(p.at != 0)
 		e.ripe(p.at)
 	}
-	e.flag(p.underWay)
-	if p.underWay {
+	e.flag(p.underWay, p.void)
+	if p.underWay && !p.void {
 		e.age(p.sent, mostPause)
 	}
 	e.number(uint64(min(p.took, mostPause)))

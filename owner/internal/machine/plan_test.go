@@ -17,11 +17,33 @@ func TestI7_PlanOfAFormerTurn(t *testing.T) {
 	r.put(cas.Delete(r.keys.Member("a")))
 	r.settle()
 	take[Joined](r)
-	if !r.m.Planning() || r.m.plan.underWay {
-		t.Fatal("the second turn has begun already")
+	if !r.m.Planning() || !r.m.plan.void {
+		t.Fatal("there is no second turn")
 	}
 	r.step(Planned{Plan: shard.Plan{Grants: []shard.Change{{Shard: 0, To: "a"}}}})
 	r.noCommit(Grant, "that was for the turn before")
+	r.step(Planned{Plan: shard.Plan{Grants: []shard.Change{{Shard: 0, To: "a"}}}})
+	r.noCommit(Grant, "nobody asked for that")
+}
+
+// I9: a plan takes long, and meanwhile its planner's turn ends and another begins. Were the next plan begun at once, the former's
+// answer would be taken for it, and the next one's own dropped: nothing would balance the group until something changed.
+func TestI9_PlanOfAFormerTurnIsNotTheNext(t *testing.T) {
+	r := joined(t)
+	r.live(2 * time.Second)
+	take[MakePlan](r)
+	r.put(cas.Delete(r.keys.Member("a")))
+	r.settle()
+	take[Joined](r)
+	r.live(2 * time.Second)
+	none[MakePlan](r, "the former one is under way")
+	r.step(Planned{})
+	r.live(time.Second)
+	take[MakePlan](r)
+	r.step(Planned{Plan: shard.Plan{Grants: []shard.Change{{Shard: 1, To: "a"}}}})
+	if got := r.commitOf(Grant).Shards; len(got) != 1 || got[0] != 1 {
+		t.Errorf("grants %v, want shard 1", got)
+	}
 }
 
 // The next plan waits until the view shows what came of the last.

@@ -20,6 +20,7 @@ type planner struct {
 	oldest   string        // member that joined first
 	at       time.Duration // a plan is due; 0: none
 	underWay bool          // MakePlan is under way
+	void     bool          // that one was begun in a former turn as planner, and what was so then may no longer be
 	sent     time.Duration // when
 	took     time.Duration // the last one
 	wait     int64         // no new plan before the view is here: it must show what the last one did
@@ -77,7 +78,7 @@ func (m *Machine) membersChanged() {
 // steerPlan does the planner's work, if it is this node's.
 func (m *Machine) steerPlan() {
 	if m.view == nil || !m.Planning() || !m.trusted() {
-		m.plan.queue, m.plan.underWay = nil, false // another may be at it by now
+		m.plan.queue, m.plan.void = nil, m.plan.underWay // another may be at it by now
 		return
 	}
 	m.sendPlan()

@@ -14,9 +14,16 @@ import (
 // another owner waits for the next one (I8).
 func (m *Machine) planned(p shard.Plan) {
 	if !m.plan.underWay {
-		return // no longer the planner
+		return // nobody asked
 	}
-	m.plan.underWay, m.plan.took = false, m.now-m.plan.sent
+	m.plan.underWay = false
+	if m.plan.void {
+		// The next one has waited for it: of two under way, the former's answer would be taken for the latter's.
+		m.plan.void = false
+		m.replan()
+		return
+	}
+	m.plan.took = m.now - m.plan.sent
 	byTarget := make(map[string][]int)
 	targets := func(changes []shard.Change) []string {
 		clear(byTarget)

@@ -42,6 +42,7 @@ type simNode struct {
 	watches   int           // how many there were
 	blind     bool          // it lost events
 	blindAt   time.Duration // the last time that it had
+	planning  int           // plans under way
 	lives     int           // the store's incarnation that this one is connected to
 	pos       int64         // revision that the watch has reached
 	asked     int64         // progress was asked for at this revision
@@ -223,7 +224,13 @@ func (n *simNode) do(e Effect) {
 		if n.odds(n.rates.slow) {
 			d = n.between(0, 3*time.Second)
 		}
-		n.later(d, func() { n.step(Planned{Plan: plan}) })
+		if n.planning++; n.planning > 1 {
+			n.fail("I9: %s begins a plan while another is under way: their answers can't be told apart", n.name)
+		}
+		n.later(d, func() {
+			n.planning--
+			n.step(Planned{Plan: plan})
+		})
 	case Joined:
 		n.created = e.Created
 	case Note, Unprepare:
