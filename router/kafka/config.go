@@ -26,7 +26,7 @@ type ConsumerConfig struct {
 	Start    Start
 	MaxBatch int           // most records in a batch. Defaults to 500
 	MaxDelay time.Duration // how long a batch that isn't full waits for more. Defaults to 0: not at all; under load batches grow by themselves
-	Buffer   int           // bytes fetched and not processed, of each shard, from which on its partition is paused. Defaults to 4 MiB
+	Buffer   int           // bytes fetched and not processed, of each shard, from which on its partition is paused. Defaults to 4 MiB; a fetch is bounded as compressed, so the last may bring more
 	Tries    int           // of a record that fails alone, with growing back-off. Defaults to 5
 
 	// DeadLetter is the topic for records that are given up on, with headers of where and why. Defaults to "": the shard stops there,
