@@ -117,7 +117,7 @@ var controls = []control{
 
 	{"I7: only the oldest plans", "machine.go", "m.member.created != 0 && m.plan.oldest == m.c.Member.ID", "m.member.created != 0", "TestI7_OnlyTheOldestPlans"},
 	{"I7: a plan that nobody asked for is dropped", "plantxn.go", "	if !m.plan.underWay {\n		return // no", "	if false {\n		return // no", "TestI7_PlanOfAFormerTurn"},
-	{"I9: a former turn's plan is not taken for the next one", "plantxn.go", "	if m.plan.void {", "	if false {", "TestI9_PlanOfAFormerTurnIsNotTheNext"},
+	{"I9: a former turn's plan is not taken for the next one", "plantxn.go", "	if m.plan.void {", "	if false {", "TestI7_PlanOfAFormerTurn"},
 	{"... for which the next one waits", "planner.go", "m.plan.queue, m.plan.void = nil, m.plan.underWay", "m.plan.queue, m.plan.underWay = nil, false", "TestI9_PlanOfAFormerTurnIsNotTheNext"},
 	{"I8: what was planned for another owner is dropped", "plantxn.go", "if m.ownerOf(c.Shard) != c.From {", "if false {", "TestI8_StalePlan"},
 	{"the next plan waits until the view shows the last one's effect", "planner.go", "|| len(m.plan.queue) > 0 || m.view.Rev < m.plan.wait {\n		return\n", "|| len(m.plan.queue) > 0 {\n		return\n", "TestPlan_WaitsForTheView"},
