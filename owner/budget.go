@@ -11,8 +11,9 @@ import (
 var ErrBudget = errors.New("owner: too little trust left: the lease was not renewed in time for the margin")
 
 // Left is how much trust the tenure has if its lease is not renewed any more: how long what begins now may take. While the
-// store answers it is between nine tenths of the TTL, after a renewal, and a little more than half of it, before the next; 0 once the tenure has ended. It is no promise, since a process may be
-// paused after it was read: only a fence makes a late write harmless.
+// store answers it is between nine tenths of the TTL, after a renewal, and a little more than half of it, before the
+// next; 0 once the tenure has ended. It is no promise, since a process may be paused after it was read: only a fence makes
+// a late write harmless.
 func (t *Tenure) Left() time.Duration {
 	if t.Err() != nil {
 		return 0

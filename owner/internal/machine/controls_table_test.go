@@ -34,7 +34,7 @@ var controls = []control{
 	{"RELEASE does not wait out a back-off", "steer.go", "	case m.latched:\n	case sl.failed", "	case m.latched:\n	case m.now < sl.restAt:\n		m.wakeAt(sl, sl.restAt)\n	case sl.failed", "TestGolden"},
 	{"... but a start does", "steer.go", "	case m.now < sl.restAt:\n", "	case false:\n", "TestGolden"},
 	{"a group that nobody is eligible for says so", "planner.go", "		return false // the plan says so", "		return true", "TestGolden"},
-	{"after a reply, act when the view has reached it", "steer.go", "	if m.view.Rev < sl.wait {\n		m.waiting = append(m.waiting, s)\n		return\n	}\n", "", "TestStartRule_NotAfterTransferWasSent"},
+	{"after a reply, act when the view has reached it", "steer.go", "	if m.view.Rev < sl.wait {\n		m.waiting = append(m.waiting, s)\n		return\n	}\n", "", "TestCase_cadence7594_TargetDrainsUnseen"},
 
 	{"JOIN compares: the member is absent", "join.go", "{cas.Absent(key), m.configCond()}", "{m.configCond(), m.configCond()}", "TestTransactions"},
 	{"JOIN compares: config", "join.go", "{cas.Absent(key), m.configCond()}", "{cas.Absent(key)}", "TestTransactions"},
