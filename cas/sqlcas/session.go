@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/cas/sqlcas/internal/attempt"
+	"github.com/tenure-go/tenure/internal/boundtx"
 	"github.com/tenure-go/tenure/internal/dialect"
 )
 
@@ -19,7 +20,7 @@ type session struct {
 	d       Dialect
 	conn    *sql.Conn
 	tx      *sql.Tx
-	bound   *bound
+	bound   *boundtx.Tie
 	altered bool // the connection's autocommit is to be restored
 	over    bool // committed or rolled back, or tried to
 	clean   bool // and the server agreed: the connection may be used again
@@ -54,7 +55,7 @@ func begin(ctx context.Context, db *sql.DB, d Dialect, opts sql.TxOptions) (_ *s
 			return nil, err
 		}
 	}
-	if s.tx, s.bound, err = beginBound(ctx, conn, opts); err != nil {
+	if s.tx, s.bound, err = boundtx.Begin(ctx, conn, &opts); err != nil {
 		return nil, err
 	}
 	s.over, s.querier = false, querier{s.tx}
@@ -80,11 +81,11 @@ func (s *session) Commit(ctx context.Context) (attempt.Fate, error) {
 			return fate, err
 		}
 	}
-	if s.bound.release() {
+	if s.bound.Release() {
 		return attempt.RolledBack, context.Cause(ctx)
 	}
 	s.over = true
-	stop := context.AfterFunc(ctx, s.bound.cut)
+	stop := context.AfterFunc(ctx, s.bound.End)
 	defer stop()
 	err := s.tx.Commit()
 	s.clean = err == nil
@@ -150,10 +151,10 @@ func (s *session) Rollback() attempt.Fate {
 		return attempt.RolledBack
 	}
 	s.over = true
-	if s.bound.release() {
+	if s.bound.Release() {
 		return attempt.RolledBack // and the connection is in who knows what state
 	}
-	timeout := time.AfterFunc(rollbackTimeout, s.bound.cut)
+	timeout := time.AfterFunc(boundtx.RollbackTimeout, s.bound.End)
 	defer timeout.Stop()
 	err := s.tx.Rollback()
 	s.clean = err == nil
@@ -171,7 +172,7 @@ func (s *session) Rollback() attempt.Fate {
 func (s *session) Close(ctx context.Context) {
 	s.Rollback()
 	if s.bound != nil {
-		defer s.bound.cut()
+		defer s.bound.End()
 	}
 	if s.altered {
 		bad := !s.clean

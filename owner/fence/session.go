@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenure-go/tenure/internal/boundtx"
 	"github.com/tenure-go/tenure/internal/dialect"
 )
 
@@ -17,10 +18,10 @@ type session struct {
 	d       dialect.Dialect
 	conn    *sql.Conn
 	tx      *sql.Tx
-	bound   *bound // of tx to its context
-	restore string // sets back what was changed; "" if nothing was
-	over    bool   // committed or rolled back, or tried to
-	clean   bool   // and the server agreed: the connection may be used again
+	bound   *boundtx.Tie // of tx to its context
+	restore string       // sets back what was changed; "" if nothing was
+	over    bool         // committed or rolled back, or tried to
+	clean   bool         // and the server agreed: the connection may be used again
 }
 
 // begin starts a transaction. A connection that turns out to be dead before anything was done on it is
@@ -57,7 +58,7 @@ func (f *SQL) tryBegin(ctx context.Context) (_ *session, err error) {
 			return nil, err
 		}
 	}
-	if s.tx, s.bound, err = beginBound(ctx, conn, &f.c.Tx); err != nil {
+	if s.tx, s.bound, err = boundtx.Begin(ctx, conn, &f.c.Tx); err != nil {
 		s.over = true
 		return nil, err
 	}
@@ -96,11 +97,11 @@ func (s *session) whole(ctx context.Context) (replaced bool, err error) {
 // commit commits. An error does not say whether that failed or only its reply; unless the op is
 // opFn, for ctx had ended and nothing was sent.
 func (s *session) commit(ctx context.Context) (op string, err error) {
-	if s.bound.release() {
+	if s.bound.Release() {
 		return opFn, notApplied(opCommit, ctx.Err())
 	}
 	s.over = true
-	stop := context.AfterFunc(ctx, s.bound.end)
+	stop := context.AfterFunc(ctx, s.bound.End)
 	defer stop()
 	err = s.tx.Commit()
 	s.clean = err == nil
@@ -124,10 +125,10 @@ func (s *session) rollback() (ended bool) {
 		return false
 	}
 	s.over = true
-	if s.bound.release() {
+	if s.bound.Release() {
 		return false // rolled back, and the connection is in who knows what state
 	}
-	timeout := time.AfterFunc(rollbackTimeout, s.bound.end)
+	timeout := time.AfterFunc(boundtx.RollbackTimeout, s.bound.End)
 	defer timeout.Stop()
 	err := s.tx.Rollback()
 	s.clean = err == nil
@@ -142,7 +143,7 @@ const restoreTimeout = 5 * time.Second
 func (s *session) end(ctx context.Context) {
 	s.rollback()
 	if s.bound != nil {
-		defer s.bound.end()
+		defer s.bound.End()
 	}
 	if s.restore != "" {
 		bad := !s.clean

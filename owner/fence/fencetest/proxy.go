@@ -87,19 +87,16 @@ func (p *proxy) serve(client net.Conn) {
 		if err != nil {
 			break
 		}
-		last := p.left.Add(-1) == 0
-		if last {
+		if p.left.Add(-1) == 0 {
 			p.cut.Store(true)
 			if !p.forward {
 				break
 			}
+			// What follows goes on to the server until it answers: some parcels have no reply (the closing of a statement in
+			// MySQL's protocol), and then the client has not waited for one either.
 			lost.Store(true)
 		}
 		if _, err := server.Write(buf[:n]); err != nil {
-			break
-		}
-		if last {
-			<-replies
 			break
 		}
 	}
