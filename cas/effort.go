@@ -27,7 +27,7 @@ var ErrContended error = &outcomeError{"cas: gave up after too many conflicts", 
 // retries follow at once, one round trip each. Those after that wait, a time that is drawn evenly from 0 to
 // a bound that doubles, and then read again, for a commit on stale values is in vain.
 //
-// Measured in virtual time, 16 clients on one key, commits of 1 ms: with these figures 1170 updates/s, p99
+// Measured in virtual time, 16 clients in as many processes on one key, commits of 1 ms: with these figures 1170 updates/s, p99
 // 0.11 s, slowest 0.23 s. With a bound of 250 ms for conflicts too: 1030/s, 0.33 s, 1.6 s, since whoever has
 // waited long loses to newcomers. Waiting from the first conflict on, and then committing on what it
 // brought: 770/s, slowest 6.4 s. Never waiting: 1150/s, 0.07 s, 0.14 s, but 14 tries for each update
@@ -47,6 +47,7 @@ type effort struct {
 	receipt receipt
 	took    Effort
 	began   time.Time
+	rev     int64 // of the commit
 	// stored is set if a receipt tells the result, and not a commit of this call.
 	stored bool
 }
@@ -127,7 +128,7 @@ func (e *effort) make(ctx context.Context, w work) (err error) {
 		case err != nil:
 			return e.fault(err)
 		default:
-			if _, err = e.s.Commit(ctx, txn); err == nil {
+			if e.rev, err = e.s.Commit(ctx, txn); err == nil {
 				return nil
 			}
 			if err, again = e.after(ctx, txn, err, w); !again {
