@@ -128,7 +128,8 @@ func (b *books) remove(ctx context.Context, p Payment) error {
 
 // left is how many jobs there are.
 func (b *books) left(ctx context.Context) (n int, err error) {
-	return n, b.db.QueryRowContext(ctx, "SELECT count(*) FROM job").Scan(&n)
+	err = b.db.QueryRowContext(ctx, "SELECT count(*) FROM job").Scan(&n)
+	return n, err
 }
 
 // book writes an entry.
