@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,39 @@ func TestStepThatWasRecordedAfterAll(t *testing.T) {
 		})
 		if got != 1 || err != nil || runs != 2 {
 			t.Errorf("got %d, %v, %d steps run, want 1 and 2", got, err, runs)
+		}
+	})
+}
+
+// A step's write has come to the store, and its reply hangs. The attempt ends when that write says, unless it is extended further:
+// that the record is this try's own is not enough.
+func TestAttemptIsExtendedBesideAWriteThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, idem.Config{Attempt: 3 * time.Second, Finish: time.Minute})
+		q := idem.Request{Scope: "a", Key: "k"}
+		var hung atomic.Bool
+		got, err := idem.Do(t.Context(), p.ea, q, func(ctx context.Context, op *idem.Op) (int, error) {
+			p.a.Intercept(func(c memkv.Call) memkv.Fate {
+				if c.Kind != memkv.Commit || !hung.CompareAndSwap(false, true) {
+					return memkv.Fate{}
+				}
+				return memkv.Fate{Loss: memkv.Reply, Hang: true}
+			})
+			go func() {
+				time.Sleep(10 * time.Second) // an attempt in this store lasts at most half as long again
+				_, err := idem.Do(t.Context(), p.eb, q, func(context.Context, *idem.Op) (int, error) { return 2, nil })
+				if _, busy := errors.AsType[*idem.InProgressError](err); !busy {
+					t.Errorf("another try meanwhile: got %v, want an InProgressError", err)
+				}
+			}()
+			n, err := idem.Step(ctx, op, "step", func(context.Context, string) (int, error) { return 1, nil })
+			if time.Sleep(time.Second); ctx.Err() != nil {
+				t.Errorf("fn's context: got %v, want it to last", context.Cause(ctx))
+			}
+			return n, err
+		})
+		if got != 1 || err != nil || !hung.Load() {
+			t.Errorf("got %d, %v, a write hung: %t; want 1", got, err, hung.Load())
 		}
 	})
 }

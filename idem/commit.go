@@ -66,7 +66,9 @@ func (o *Op) commit(ctx context.Context, name string, last bool, commit Commit, 
 	h.Write = o.number()
 	var m memo
 	sent := time.Now()
-	rev, err := commit(ctx, Txn{ID: o.id, Rev: o.rev.Load(), Token: o.q.Token, Run: func() (Put, error) {
+	within, cancel := o.remembered(ctx)
+	defer cancel()
+	rev, err := commit(within, Txn{ID: o.id, Rev: o.rev.Load(), Token: o.q.Token, Run: func() (Put, error) {
 		value, err := fn()
 		if err != nil {
 			return Put{}, err
@@ -86,6 +88,9 @@ func (o *Op) commit(ctx context.Context, name string, last bool, commit Commit, 
 		return o.lose(errTaken)
 	}
 	if err != nil {
+		if context.Cause(within) == errForgotten {
+			err = &opError{"step " + name, errors.Join(errForgotten, err), cas.OutcomeOf(err)}
+		}
 		return err
 	}
 	o.moved(h, rev, sent)
@@ -98,6 +103,16 @@ func (o *Op) commit(ctx context.Context, name string, last bool, commit Commit, 
 	}
 	return nil
 }
+
+// remembered ends before the record is forgotten. As long as a transaction runs nobody can write the record anew, and once it were
+// gone the key would be as new: somebody would run the operation beside this try, or Purge delete what the commit is to find.
+func (o *Op) remembered(ctx context.Context) (context.Context, context.CancelFunc) {
+	forget := o.e.forget()
+	return context.WithDeadlineCause(ctx, o.begun.Add(time.Duration(o.written.Load())+forget-forget/8), errForgotten)
+}
+
+var errForgotten = refused("the transaction has run for nearly as long as its record is kept (Config.Keep and Config.Tombstone together): " +
+	"keep records for longer, or make the transaction shorter")
 
 // lostCommit reports whether err says that a commit may have been made. (Another uncertain one is that of
 // a function that has ended its transaction by itself, and the record says nothing of that.)
@@ -124,8 +139,8 @@ func (o *Op) committed(h *head, name string, m memo, last bool) (Put, error) {
 // settleCommit finds out whether a commit was made whose reply was lost, by writing the record as it
 // was before: if that is applied the commit never will be, and otherwise what is there tells.
 func (o *Op) settleCommit(ctx context.Context, name string, h head, lost error) (int64, error) {
-	ctx, cancel := o.e.lasting(ctx)
-	defer cancel()
+	lasting := o.e.lasting(ctx)
+	defer lasting.cancel()
 	before := o.head
 	before.Write = o.number()
 	b, err := before.encode()
@@ -133,7 +148,7 @@ func (o *Op) settleCommit(ctx context.Context, name string, h head, lost error) 
 		return 0, err
 	}
 	sent := time.Now()
-	rev, err := o.e.swap(ctx, o.id, o.rev.Load(), o.e.put(before.State, b, nil), &before, true)
+	rev, err := o.e.swap(lasting, o.id, o.rev.Load(), o.e.put(before.State, b, nil), &before, true)
 	if err == nil {
 		o.moved(before, rev, sent)
 		return 0, &opError{"step " + name + " was not committed", lost, cas.NotApplied}
@@ -205,15 +220,15 @@ func (e *Engine) commit(ctx context.Context, q Request, o opening, commit Commit
 
 // failIn records a final error, when what led to it has been rolled back.
 func (e *Engine) failIn(ctx context.Context, o opening, final error) error {
-	ctx, cancel := e.lasting(ctx)
-	defer cancel()
+	lasting := e.lasting(ctx)
+	defer lasting.cancel()
 	op := e.newOp(Request{Scope: o.head.Scope, Key: o.head.Key}, o, o.rev, time.Now())
 	message, body, err := messageOf(final)
 	if err != nil {
 		return err
 	}
 	outcome := cas.OutcomeOf(final)
-	err = op.write(ctx, body, true, func(h *head) { h.State, h.Outcome, h.Steps = failed, outcome, nil })
+	err = op.write(lasting, body, true, func(h *head) { h.State, h.Outcome, h.Steps = failed, outcome, nil })
 	if _, raced := err.(*ConflictError); raced || err == nil {
 		if err == nil {
 			err = &FailedError{Message: message, Err: final, outcome: outcome}
@@ -225,8 +240,8 @@ func (e *Engine) failIn(ctx context.Context, o opening, final error) error {
 
 // settleCommit is Op.settleCommit for an operation that is a commit as a whole.
 func (e *Engine) settleCommit(ctx context.Context, o opening, h head, lost error) error {
-	ctx, cancel := e.lasting(ctx)
-	defer cancel()
+	lasting := e.lasting(ctx)
+	defer lasting.cancel()
 	before := o.head
 	before.State, before.Interrupted = open, o.interrupted
 	before.Write += 2
@@ -234,7 +249,7 @@ func (e *Engine) settleCommit(ctx context.Context, o opening, h head, lost error
 	if err != nil {
 		return err
 	}
-	_, err = e.swap(ctx, o.id, o.rev, e.put(open, b, nil), &before, true)
+	_, err = e.swap(lasting, o.id, o.rev, e.put(open, b, nil), &before, true)
 	if err == nil {
 		return &opError{"the transaction was not committed", lost, cas.NotApplied}
 	}

@@ -64,18 +64,18 @@ func (e *Engine) do(ctx context.Context, q Request, fn func(context.Context, *Op
 // run runs fn in a claimed operation, and records what comes of it.
 func (o *Op) run(ctx context.Context, fn func(context.Context, *Op) (any, error)) (result, error) {
 	o.life, o.end = context.WithCancelCause(context.WithValue(ctx, opKey{}, o))
-	stop := o.keep()
+	o.keep()
 	returned := false
 	defer func() {
 		if !returned { // fn has panicked, or left by runtime.Goexit
-			stop()
+			o.keeper.stop()
 			o.end(nil)
 			_ = o.giveUp(ctx, true)
 		}
 	}()
 	value, err := o.attempt(fn)
 	returned = true
-	stop()
+	o.keeper.stop()
 	res, err := o.conclude(ctx, value, err)
 	o.end(nil)
 	return res, err

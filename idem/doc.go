@@ -33,6 +33,8 @@
 //	of a newer epoch, and not finished                *SupersededError
 //	given up after an error                           runs, with the steps that were recorded
 //
+// Lookup tells which of these an operation is in, and runs nothing.
+//
 // An interrupted try is one that nobody knows the end of. Request.Interrupted says what to do then: Retry it,
 // Block until a person has looked, or Reconcile by a function that finds out.
 //
@@ -76,5 +78,5 @@
 // OnCAS keeps records in etcd or in memory, sqlidem in Postgres, MySQL, MariaDB or SQLite, and
 // sqlidem/pgxidem in Postgres through pgx. Others can be written: idemtest holds them to what Store says.
 //
-// HTTP is a middleware for the header Idempotency-Key, grpcidem an interceptor.
+// HTTP is a middleware for the header Idempotency-Key, grpcidem an interceptor, and kafkaidem makes the records of a topic operations.
 package idem

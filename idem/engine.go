@@ -91,8 +91,8 @@ func (e *Engine) forget() time.Duration { return max(e.c.Keep+e.c.Tombstone, 2*e
 
 // lasting is the context for recording what has been done, which must not fail because whoever asked
 // for it has gone.
-func (e *Engine) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), e.c.Finish)
+func (e *Engine) lasting(ctx context.Context) *deadline {
+	return withTimeout(context.WithoutCancel(ctx), e.c.Finish)
 }
 
 // swap writes p over rev, and finds out what became of a write whose reply was lost: it sends the same
@@ -131,12 +131,12 @@ func (e *Engine) swap(ctx context.Context, id string, rev int64, p Put, h *head,
 // send sends a write once. With patience it is given a part of the time only, because one that hangs may
 // hang until the end, and another connection may do better.
 func (e *Engine) send(ctx context.Context, id string, rev int64, p Put, patient bool) (int64, error) {
-	if patient {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, max(e.c.Finish/4, time.Millisecond))
-		defer cancel()
+	if !patient {
+		return e.store.Swap(ctx, id, rev, p)
 	}
-	return e.store.Swap(ctx, id, rev, p)
+	part := withTimeout(ctx, max(e.c.Finish/4, time.Millisecond))
+	defer part.cancel()
+	return e.store.Swap(part, id, rev, p)
 }
 
 // wrote reports whether r is what h was written as.

@@ -57,6 +57,40 @@ func ExampleDo() {
 	// paid with ch_1 <nil>
 }
 
+// What became of a payment whose reply was lost, for a page that shows it: nothing is run to find out.
+func ExampleLookup() {
+	store := memkv.New()
+	defer store.Close()
+	engine := must(idem.New(idem.OnCAS(store, ""), idem.Config{}))
+	ctx := context.Background()
+	req := idem.Request{Scope: "tenant-7", Key: "order-17"}
+	show := func() {
+		found := must(idem.Lookup[string](ctx, engine, req))
+		fmt.Printf("%s, tries: %d, steps: %q, result: %q\n", found.Status, found.Tries, found.Steps, found.Result)
+	}
+	pay := func(fails error) {
+		_, _ = idem.Do(ctx, engine, req, func(ctx context.Context, op *idem.Op) (string, error) {
+			charge, err := idem.Step(ctx, op, "charge", func(context.Context, string) (string, error) { return "ch_1", nil })
+			if err == nil {
+				show()
+				err = fails
+			}
+			return "paid with " + charge, err
+		})
+	}
+	show()
+	pay(errors.New("mail server is away"))
+	show()
+	pay(nil)
+	show()
+	// Output:
+	// absent, tries: 0, steps: [], result: ""
+	// running, tries: 1, steps: ["charge"], result: ""
+	// interrupted, tries: 1, steps: ["charge"], result: ""
+	// running, tries: 2, steps: ["charge"], result: ""
+	// done, tries: 2, steps: [], result: "paid with ch_1"
+}
+
 // An owner crashes in the middle. Without a token others would wait for its attempt to end; the shard's
 // next owner, under a higher epoch, need not.
 func ExampleRequest_token() {

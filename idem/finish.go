@@ -12,8 +12,8 @@ import (
 
 // conclude records what fn has returned.
 func (o *Op) conclude(ctx context.Context, value any, err error) (result, error) {
-	lasting, cancel := o.e.lasting(ctx)
-	defer cancel()
+	lasting := o.e.lasting(ctx)
+	defer lasting.cancel()
 	if last := o.ended(lasting); last != nil {
 		return o.afterLast(last, value, err)
 	}
@@ -156,9 +156,9 @@ func (o *Op) close(ctx context.Context, body []byte, change func(*head)) (*findi
 // giveUp lets go of the claim, so that the next try need not wait for the attempt's end. If the store
 // can't be reached it will have to.
 func (o *Op) giveUp(ctx context.Context, interrupted bool) error {
-	ctx, cancel := o.e.lasting(ctx)
-	defer cancel()
-	if err := o.lock(ctx); err != nil {
+	lasting := o.e.lasting(ctx)
+	defer lasting.cancel()
+	if err := o.lock(lasting); err != nil {
 		return err
 	}
 	defer o.unlock()
@@ -166,5 +166,5 @@ func (o *Op) giveUp(ctx context.Context, interrupted bool) error {
 		return nil
 	}
 	o.over.Store(true)
-	return o.write(ctx, nil, false, func(h *head) { h.State, h.Interrupted = open, interrupted })
+	return o.write(lasting, nil, false, func(h *head) { h.State, h.Interrupted = open, interrupted })
 }

@@ -16,61 +16,58 @@ const inMemory = 1 << 20
 // spooled is a request body that was read whole, so that its fingerprint is known before the handler runs. The
 // handler reads it again.
 type spooled struct {
-	io.Reader
-	digest []byte
-	file   *os.File // nil if it fits into memory
+	io.Closer // the body's own
+	digest    []byte
+	head      bytes.Buffer     // what is in memory
+	limit     io.LimitedReader // of what is read into head
+	file      *os.File         // all of it; nil if it fits into memory
 }
 
 var errBodyTooLarge = errors.New("idem: the request's body is too large")
 
 // spool reads r's body and puts itself in its place.
 func spool(r *http.Request, most int64) (*spooled, error) {
-	s := &spooled{}
 	sum := newFingerprint()
 	if r.Body == nil || r.Body == http.NoBody {
-		s.digest = sum.Sum(nil)
-		return s, nil
+		return &spooled{digest: sum.Sum(nil)}, nil
 	}
 	if r.ContentLength > most {
 		return nil, errBodyTooLarge
 	}
-	if err := s.read(r.Body, r.ContentLength, most, sum); err != nil {
+	s := &spooled{Closer: r.Body, limit: io.LimitedReader{R: r.Body, N: min(inMemory, most) + 1}}
+	if err := s.fill(r.Body, r.ContentLength, most, sum); err != nil {
 		s.remove()
 		return nil, err
 	}
 	s.digest = sum.Sum(nil)
-	original := r.Body
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{s, original}
+	r.Body = s
 	return s, nil
 }
 
-func (s *spooled) read(body io.Reader, length, most int64, sum hash.Hash) error {
-	var buf bytes.Buffer
+// fill reads the body into memory, or what is more than that into a file.
+func (s *spooled) fill(body io.Reader, length, most int64, sum hash.Hash) error {
 	if length > 0 {
-		buf.Grow(int(min(length, inMemory)) + bytes.MinRead) // so that ReadFrom need not grow it
+		s.head.Grow(int(min(length, inMemory)) + bytes.MinRead) // so that ReadFrom need not grow it
 	}
-	n, err := buf.ReadFrom(io.LimitReader(body, min(inMemory, most)+1))
+	n, err := s.head.ReadFrom(&s.limit)
 	if err != nil {
 		return err
 	}
-	_, _ = sum.Write(buf.Bytes())
+	_, _ = sum.Write(s.head.Bytes())
 	if n > most {
 		return errBodyTooLarge
 	}
 	if n <= inMemory {
-		s.Reader = &buf
 		return nil
 	}
 	if s.file, err = os.CreateTemp("", "tenure-idem-*"); err != nil {
 		return &spoolError{err}
 	}
 	_ = os.Remove(s.file.Name()) // where a file may be removed while it is open, a crash leaves none behind
-	if _, err = buf.WriteTo(s.file); err != nil {
+	if _, err = s.head.WriteTo(s.file); err != nil {
 		return &spoolError{err}
 	}
+	s.head = bytes.Buffer{}
 	rest := &counted{r: io.LimitReader(body, most-n+1)}
 	if _, err = io.Copy(io.MultiWriter(s.file, sum), rest); err != nil {
 		if rest.err != nil {
@@ -84,8 +81,14 @@ func (s *spooled) read(body io.Reader, length, most int64, sum hash.Hash) error 
 	if _, err = s.file.Seek(0, io.SeekStart); err != nil {
 		return &spoolError{err}
 	}
-	s.Reader = s.file
 	return nil
+}
+
+func (s *spooled) Read(p []byte) (int, error) {
+	if s.file != nil {
+		return s.file.Read(p)
+	}
+	return s.head.Read(p)
 }
 
 // remove ends the use of the body.

@@ -27,7 +27,11 @@ type capture struct {
 }
 
 func newCapture(w http.ResponseWriter, most int) *capture {
-	return &capture{w: w, most: most, clean: w.Header().Clone()}
+	c := &capture{w: w, most: most}
+	if h := w.Header(); len(h) > 0 {
+		c.clean = h.Clone()
+	}
+	return c
 }
 
 // writer is what the handler writes to. It has the optional interfaces that the client's has.
@@ -169,18 +173,16 @@ func (c *capture) send() { _ = c.goLive() }
 
 // restore sets the header back to what it was when the handler gave its status, and returns what was set
 // since: only trailers may come later.
-func (c *capture) restore() http.Header {
+func (c *capture) restore() (trailers http.Header) {
 	now := c.w.Header()
-	trailers := make(http.Header)
-	declared := make(map[string]bool)
-	for name := range strings.SplitSeq(strings.Join(c.header["Trailer"], ","), ",") {
-		declared[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
-	}
 	for name, values := range now {
 		if slices.Equal(values, c.header[name]) {
 			continue
 		}
-		if strings.HasPrefix(name, http.TrailerPrefix) || declared[name] {
+		if strings.HasPrefix(name, http.TrailerPrefix) || c.declares(name) {
+			if trailers == nil {
+				trailers = make(http.Header)
+			}
 			trailers[name] = values
 		}
 		delete(now, name)
@@ -191,6 +193,16 @@ func (c *capture) restore() http.Header {
 		}
 	}
 	return trailers
+}
+
+// declares reports whether the answer has announced a trailer of that name.
+func (c *capture) declares(trailer string) bool {
+	for name := range strings.SplitSeq(strings.Join(c.header["Trailer"], ","), ",") {
+		if http.CanonicalHeaderKey(strings.TrimSpace(name)) == trailer {
+			return true
+		}
+	}
+	return false
 }
 
 // discard forgets the answer, and what the handler has set for it.

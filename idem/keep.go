@@ -3,37 +3,71 @@ package idem
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
+
+	"github.com/tenure-go/tenure/cas"
 )
 
-// keep extends the attempt while fn runs: at each third of it, and sooner after a failure. If it can't be extended
+// keeper extends the attempt while fn runs: at each third of it, and sooner after a failure. If it can't be extended
 // before it has ended, others may take over, so fn's context ends. Most operations are over before
-// the first third, and then there is never a goroutine. The function that it returns stops it and
-// waits for it.
-func (o *Op) keep() (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(o.life)) // the caller's end is not the attempt's
-	ended := make(chan struct{})
-	third := o.e.c.Attempt / 3
-	timer := time.AfterFunc(third, func() {
-		defer close(ended)
-		for next := time.Duration(0); sleep(ctx, next+1); {
-			next = o.extend(ctx, third)
-			if next == 0 {
-				return
-			}
-		}
-	})
-	stopped := false
-	return func() {
-		if stopped {
+// the first third: for them it is a timer that is stopped, and never a goroutine or a context.
+type keeper struct {
+	o     *Op
+	timer *time.Timer
+	ended sync.WaitGroup // the goroutine, or the timer that will start none
+
+	mu      sync.Mutex // guards what follows
+	stopped bool
+	end     context.CancelFunc // of the goroutine's context; nil before it runs
+}
+
+// keep starts o's keeper.
+func (o *Op) keep() {
+	k := &o.keeper
+	k.o = o
+	k.ended.Add(1)
+	k.timer = time.AfterFunc(o.e.c.Attempt/3, k.run)
+}
+
+func (k *keeper) run() {
+	defer k.ended.Done()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(k.o.life)) // the caller's end is not the attempt's
+	defer cancel()
+	if !k.begin(cancel) {
+		return
+	}
+	third := k.o.e.c.Attempt / 3
+	for next := time.Duration(0); sleep(ctx, next+1); {
+		if next = k.o.extend(ctx, third); next == 0 {
 			return
 		}
-		stopped = true
-		cancel()
-		if !timer.Stop() {
-			<-ended
-		}
 	}
+}
+
+func (k *keeper) begin(end context.CancelFunc) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.end = end
+	return !k.stopped
+}
+
+// stop ends it, and waits for that. Further calls do nothing.
+func (k *keeper) stop() {
+	k.mu.Lock()
+	first, end := !k.stopped, k.end
+	k.stopped = true
+	k.mu.Unlock()
+	if !first {
+		return
+	}
+	if end != nil {
+		end()
+	}
+	if k.timer.Stop() {
+		k.ended.Done()
+	}
+	k.ended.Wait()
 }
 
 // extend extends the attempt, and returns when to do so again; 0 if it is lost.
@@ -49,14 +83,9 @@ func (o *Op) extend(ctx context.Context, third time.Duration) time.Duration {
 	defer cancel()
 	sent := time.Now()
 	err := o.prolong(ctx)
-	if conflict, ok := err.(*ConflictError); ok {
-		h, unreadable := decodeHead(conflict.Current, o.q)
-		if unreadable == nil && h.Claim == o.claim {
-			err = nil // a step was recorded meanwhile
-		} else {
-			o.lose(errTaken)
-			return 0
-		}
+	if _, taken := err.(*ConflictError); taken {
+		o.lose(errTaken)
+		return 0
 	}
 	if err == nil {
 		o.touched(sent)
@@ -85,7 +114,26 @@ func (o *Op) prolong(ctx context.Context) error {
 		default:
 		}
 	}
-	return o.e.store.Extend(ctx, o.id, o.rev.Load(), o.e.c.Attempt)
+	return o.stretch(ctx, o.rev.Load())
+}
+
+// stretch extends the attempt of a record at rev, or at a later revision that is this try's own: a step was recorded meanwhile, or
+// is, and its reply has not come. Then it has to be sent again, for that write has set the attempt's end, at its own time. A
+// *ConflictError means that another try has taken over.
+func (o *Op) stretch(ctx context.Context, rev int64) error {
+	for range 4 {
+		err := o.e.store.Extend(ctx, o.id, rev, o.e.c.Attempt)
+		conflict, ok := err.(*ConflictError)
+		if !ok {
+			return err
+		}
+		h, unreadable := decodeHead(conflict.Current, o.q)
+		if unreadable != nil || h.Claim != o.claim {
+			return conflict
+		}
+		rev = conflict.Current.Rev
+	}
+	return &opError{"extending the attempt", cas.ErrContended, cas.NotApplied}
 }
 
 // left is how much of the attempt is left, from when the last extension was sent.

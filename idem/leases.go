@@ -30,12 +30,10 @@ func newLeases(s cas.Store, part time.Duration) *leases {
 
 // lease returns a lease that has d left.
 func (l *leases) lease(ctx context.Context, d time.Duration) (cas.LeaseID, error) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return 0, &opError{"waiting for a lease", context.Cause(ctx), cas.NotApplied}
+	if err := l.take(ctx); err != nil {
+		return 0, err
 	}
+	defer l.give()
 	// What counts is when it was asked for: the store has counted from later on.
 	now := l.s.Now()
 	if g, ok := l.current[d]; ok && now < g.until {
@@ -53,9 +51,26 @@ func (l *leases) lease(ctx context.Context, d time.Duration) (cas.LeaseID, error
 	return lease.ID, nil
 }
 
+// take takes the turn. If it is free ctx is not looked at, since whoever asks for Done pays for a timer.
+func (l *leases) take(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &opError{"waiting for a lease", context.Cause(ctx), cas.NotApplied}
+	}
+}
+
+func (l *leases) give() { <-l.turn }
+
 // forget makes the next caller grant anew: a lease was gone that should not have been.
 func (l *leases) forget() {
 	l.turn <- struct{}{}
 	clear(l.current)
-	<-l.turn
+	l.give()
 }

@@ -50,9 +50,12 @@ type casStore struct {
 type casKeys struct{ record, attempt, result string }
 
 func (c *casStore) keys(id string) casKeys {
-	return casKeys{
-		record: c.prefix + "/records/" + id, attempt: c.prefix + "/attempts/" + id, result: c.prefix + "/results/" + id,
-	}
+	const r, a, b = "/records/", "/attempts/", "/results/"
+	n := len(c.prefix) + len(id)
+	all := c.prefix + r + id + c.prefix + a + id + c.prefix + b + id // in one piece: every operation does this twice
+	second := n + len(r)
+	third := second + n + len(a)
+	return casKeys{record: all[:second], attempt: all[second:third], result: all[third:]}
 }
 
 func (k casKeys) absent() []cas.Cond {
@@ -99,9 +102,9 @@ func recordOf(entries []cas.Entry) Record {
 // Swap is Store.
 func (c *casStore) Swap(ctx context.Context, id string, rev int64, p Put) (int64, error) {
 	k := c.keys(id)
-	conds := []cas.Cond{cas.AtRev(k.record, rev)}
-	if rev == 0 {
-		conds = k.absent()
+	conds := k.absent()
+	if rev != 0 {
+		conds = []cas.Cond{cas.AtRev(k.record, rev)}
 	}
 	swept := false
 	for try := 1; ; try++ {
@@ -148,7 +151,7 @@ func (c *casStore) ops(ctx context.Context, k casKeys, p Put) ([]cas.Op, error) 
 	if err != nil {
 		return nil, err
 	}
-	then := []cas.Op{cas.PutLeased(k.record, p.Head, retained)}
+	then := append(make([]cas.Op, 0, 3), cas.PutLeased(k.record, p.Head, retained))
 	if p.Attempt > 0 {
 		op, err := c.attempt(ctx, k, p.Attempt)
 		if err != nil {

@@ -25,6 +25,8 @@ type Op struct {
 	life context.Context // ends with fn, or with a *LostError when another try takes over
 	end  context.CancelCauseFunc
 
+	keeper keeper
+
 	until   atomic.Int64 // the attempt's end, in nanoseconds after begun
 	written atomic.Int64 // when what was last written was sent, likewise
 	begun   time.Time
@@ -245,20 +247,20 @@ func (m memo) with(name string) func(*head) {
 
 // record records a step that has run.
 func (o *Op) record(ctx context.Context, name string, value any) error {
-	ctx, cancel := o.e.lasting(ctx)
-	defer cancel()
+	lasting := o.e.lasting(ctx)
+	defer lasting.cancel()
 	m, bad := o.newMemo(name, value)
-	if err := o.lock(ctx); err != nil {
+	if err := o.lock(lasting); err != nil {
 		return &FinishError{Step: name, Err: err}
 	}
 	defer o.unlock()
 	if o.over.Load() {
 		return &FinishError{Step: name, Err: refused("idem: the operation has ended before its step")}
 	}
-	err := o.write(ctx, nil, true, m.with(name))
+	err := o.write(lasting, nil, true, m.with(name))
 	if errors.Is(err, cas.ErrInvalid) && !m.Dropped { // larger than the store takes
 		m = memo{Dropped: true, Size: len(m.Value)}
-		err = o.write(ctx, nil, true, m.with(name))
+		err = o.write(lasting, nil, true, m.with(name))
 	}
 	if _, taken := err.(*ConflictError); taken {
 		return o.lose(errTaken)

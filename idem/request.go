@@ -74,7 +74,9 @@ var lower32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding
 // over the lengths too, so ("a", "b/c") and ("a/b", "c") are two operations.
 func (q Request) id() string {
 	sum := digest("record", q.Scope, q.Key)
-	return lower32.EncodeToString(sum[:])
+	var b [52]byte
+	lower32.Encode(b[:], sum[:])
+	return string(b[:])
 }
 
 // stepKey is what a third party gets as its idempotency key. It is derived, and not drawn at random
@@ -98,7 +100,10 @@ func digest(parts ...string) [sha256.Size]byte {
 // that reckons otherwise, and can't be compared.
 const printVersion = "1:"
 
-func (q Request) print() string { return printVersion + hex.EncodeToString(q.Fingerprint) }
+func (q Request) print() string {
+	var b [len(printVersion) + 2*maxFingerprint]byte
+	return string(hex.AppendEncode(append(b[:0], printVersion...), q.Fingerprint))
+}
 
 // Fingerprint is a digest of parts, for Request.Fingerprint. Where one part ends and the next begins
 // counts too. Leave out what differs between tries of one operation, such as the time or a trace id.

@@ -94,12 +94,14 @@ func (s *session) Commit(ctx context.Context) (attempt.Fate, error) {
 	}
 	s.forget()
 	switch {
-	case errors.Is(err, sql.ErrTxDone):
-		return attempt.Ended, attempt.ErrEnded
 	case s.d.FaultOf(err) != dialect.NoWord:
 		return attempt.RolledBack, err
 	case ctx.Err() != nil:
-		return attempt.Lost, fmt.Errorf("%w: %w", context.Cause(ctx), err) // the driver knows only that the bound was cut
+		// The driver knows only that the bound was cut; or database/sql has rolled back before the COMMIT was sent, and says
+		// sql.ErrTxDone, which is not the function's doing.
+		return attempt.Lost, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case errors.Is(err, sql.ErrTxDone):
+		return attempt.Ended, attempt.ErrEnded
 	case s.swallowed(ctx, err):
 		return attempt.RolledBack, fmt.Errorf("%w: %w", errSwallowed, err)
 	}

@@ -124,22 +124,10 @@ func (w *witness) landed(ctx context.Context, payment string) (_ phase, ok bool,
 	return p, ok && time.Since(died) < inherited, nil
 }
 
-var errOnlyLooking = errors.New("only looking")
-
-// recorded reports whether the payment's operation has finished, by a try that does nothing if not. Without a token it
-// takes over from nobody.
+// recorded reports whether the payment's operation has finished.
 func (w *witness) recorded(ctx context.Context, p Payment) (bool, error) {
-	q := request(shard.Token{}, p)
-	q.Interrupted = idem.Block()
-	_, err := idem.Do(ctx, w.engine, q, func(context.Context, *idem.Op) (Receipt, error) {
-		return Receipt{}, idem.Undone(errOnlyLooking)
-	})
-	_, running := errors.AsType[*idem.InProgressError](err)
-	_, interrupted := errors.AsType[*idem.InterruptedError](err)
-	if running || interrupted || errors.Is(err, errOnlyLooking) {
-		return false, nil
-	}
-	return err == nil, err
+	found, err := idem.Lookup[Receipt](ctx, w.engine, request(shard.Token{}, p))
+	return found.Status == idem.Done, err
 }
 
 // hear takes what is reported: for so long (0: until ctx ends), or until one is wanted, which it returns.

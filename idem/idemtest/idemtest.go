@@ -104,6 +104,9 @@ func (s Suite) Run(t *testing.T) {
 		{"CrashedTryIsTakenOver", testCrashedTry},
 		{"Case_fiber4287_OversizeIsNotExecutedAgain", testOversize},
 		{"LateRetryExpires", testExpiry},
+		{"Lookup", testLookup},
+		{"LookupOfWhatHasNoResult", testLookupNoResult},
+		{"LookupSeesTakeovers", testLookupTakeover},
 
 		{"CancelledContextStillFinishes", testCancelled},
 		{"ZeroRemainingTime", testZeroTime},

@@ -36,11 +36,17 @@ type Option uint8
 // its commit. The function given to idem.Do must return just that value.
 //
 //	return sqlidem.StepTx(ctx, op, "book", book, sqlidem.Last)
+//
+// It makes two commits of three: claim, and step with result. It has to be said, because only fn's return could tell that nothing
+// comes after the step, and by then that is committed. Nor can the claim wait for the step's commit: tries at the same time would
+// both run what fn does before it, and one that crashed there would leave no trace. Where nothing comes before it either, DoTx is
+// one commit.
 const Last Option = 1
 
 // StepTx is idem.Step whose effect and record are one commit: it happens exactly once. op must be of an engine over a
 // Store of this package. What is said of fn and of commits in DoTx holds here. If another try has
-// taken over, the transaction is rolled back: *idem.LostError.
+// taken over, the transaction is rolled back: *idem.LostError. One that has run for nearly as long as records are kept
+// (Config.Keep and Config.Tombstone together) is rolled back too, since its record is about to be forgotten.
 func StepTx[R any](ctx context.Context, op *idem.Op, name string, fn func(*sql.Tx) (R, error), options ...Option) (R, error) {
 	var zero R
 	s, ok := op.Store().(*Store)

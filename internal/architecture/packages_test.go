@@ -29,7 +29,7 @@ type family struct {
 var families = []family{
 	{"etcd", "go.etcd.io/etcd", oneOf("cas/etcdkv", "cmd/tenure")},
 	{"grpc", "google.golang.org/grpc", oneOf("cas/etcdkv", "router/grpcrouter", "router/grpcrouter/internal/echopb", "idem/grpcidem")},
-	{"franz-go", "github.com/twmb/franz-go", oneOf("router/kafka")},
+	{"franz-go", "github.com/twmb/franz-go", oneOf("router/kafka", "idem/kafkaidem")},
 	{"pgx", "github.com/jackc/pgx", func(pkg string) bool { return strings.HasPrefix(path.Base(pkg), "pgx") }},
 }
 
@@ -87,6 +87,7 @@ var layers = []struct {
 		test: []string{"cas/memkv", "idem/idemtest", "owner/...", "router"},
 	},
 	{pkg: "idem/idemtest", may: []string{"shard", "cas", "idem"}},
+	{pkg: "idem/kafkaidem", may: []string{"shard", "cas", "owner", "router/kafka", "idem"}, test: []string{"cas/memkv"}},
 }
 
 // checkPackages reports each import that the rules forbid.
@@ -172,7 +173,7 @@ var requirements = map[string]string{
 	"github.com/dunglas/httpsfv":       "idem: the header Idempotency-Key is a structured field",
 	"github.com/felixge/httpsnoop":     "idem: a ResponseWriter keeps its optional interfaces when it is wrapped",
 	"github.com/jackc/pgx/v5":          "packages named pgx…",
-	"github.com/twmb/franz-go":         "router/kafka",
+	"github.com/twmb/franz-go":         "router/kafka, idem/kafkaidem",
 	"github.com/google/go-cmp":         "tests",
 	"go.uber.org/goleak":               "tests",
 

@@ -23,7 +23,8 @@ func DoTx[R any](ctx context.Context, e *idem.Engine, q idem.Request, fn func(pg
 // Option changes what a StepTx is. The zero value changes nothing.
 type Option uint8
 
-// Last is sqlidem.Last: the step ends the operation, and its value is the result.
+// Last is sqlidem.Last: the step ends the operation, and its value is the result. It makes two commits of three; sqlidem.Last says why
+// that has to be said, and can't be found out.
 const Last Option = 1
 
 // StepTx is sqlidem.StepTx: a step whose effect and record are one commit.

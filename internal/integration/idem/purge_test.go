@@ -2,10 +2,14 @@ package idem
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/idem"
@@ -116,5 +120,53 @@ func TestBadArguments(t *testing.T) {
 	}
 	if _, err := pgxidem.New(nil, pgxidem.Config{Table: "Bad"}); err == nil || cas.OutcomeOf(err) != cas.NotApplied {
 		t.Errorf("pgxidem: got %v", err)
+	}
+}
+
+func TestPurge_UnderAStep_Postgres(t *testing.T) { testPurgeUnderAStep(t, postgres(t), false) }
+func TestPurge_UnderAStep_MariaDB(t *testing.T)  { testPurgeUnderAStep(t, mariadb(t), false) }
+func TestPurge_UnderAStep_Pgx(t *testing.T)      { testPurgeUnderAStep(t, postgres(t), true) }
+
+// A record that is purged while its step runs, which takes a clock that was set forward, takes the step's effect with it: nobody
+// could tell later that it was had.
+func testPurgeUnderAStep(t *testing.T, d database, viaPgx bool) {
+	b := newBank(t, d)
+	s := b.store(t, b.db, sqlidem.Config{})
+	var store idem.Store = s
+	step := func(ctx context.Context, op *idem.Op, then func()) (int, error) {
+		return sqlidem.StepTx(ctx, op, "book", func(tx *sql.Tx) (int, error) {
+			n, err := b.deposit(ctx, tx, "a")
+			then()
+			return n, err
+		})
+	}
+	if viaPgx {
+		store = pgxStore(t, pgxPool(t, ""), pgxidem.Config{}, b.table)
+		step = func(ctx context.Context, op *idem.Op, then func()) (int, error) {
+			return pgxidem.StepTx(ctx, op, "book", func(tx pgx.Tx) (int, error) {
+				n, err := b.pgxDeposit(ctx, tx, "a")
+				then()
+				return n, err
+			})
+		}
+	}
+	e, err := idem.New(store, idem.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := idem.Request{Scope: t.Name(), Key: "k"}
+	purge := func() {
+		b.elapse(t, (10 * 24 * time.Hour).Milliseconds())
+		if n, err := s.Purge(t.Context()); n != 1 || err != nil {
+			t.Errorf("Purge: got %d, %v, want the running operation's record", n, err)
+		}
+	}
+	_, err = idem.Do(t.Context(), e, q, func(ctx context.Context, op *idem.Op) (int, error) { return step(ctx, op, purge) })
+	if _, lost := errors.AsType[*idem.LostError](err); !lost || b.balance(t, "a") != 0 {
+		t.Errorf("got %v and a balance of %d, want a LostError and 0", err, b.balance(t, "a"))
+	}
+	got, err := idem.Do(t.Context(), e, q, func(ctx context.Context, op *idem.Op) (int, error) { return step(ctx, op, func() {}) })
+	if got != 1 || err != nil || b.balance(t, "a") != 1 {
+		t.Errorf("the next try: got %d, %v and a balance of %d, want 1", got, err, b.balance(t, "a"))
 	}
 }

@@ -2,6 +2,8 @@ package idem
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tenure-go/tenure/idem"
+	"github.com/tenure-go/tenure/idem/sqlidem"
 	"github.com/tenure-go/tenure/idem/sqlidem/pgxidem"
 )
 
@@ -111,6 +114,54 @@ func TestPgx_Costs(t *testing.T) {
 	} {
 		if got[name] != want {
 			t.Errorf("%s: got %+v, want %+v", name, got[name], want)
+		}
+	}
+}
+
+// TestPostgres_Costs holds what the documentation of sqlidem says of commits.
+func TestPostgres_Costs(t *testing.T) {
+	b := newBank(t, postgres(t))
+	b.audit(t)
+	e, err := idem.New(b.store(t, b.db, sqlidem.Config{}), idem.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deposit := func(tx *sql.Tx) (int, error) { return b.deposit(t.Context(), tx, "a") }
+	nothing := func(context.Context, *idem.Op) (int, error) { return 1, nil }
+	steps := func(options ...[]sqlidem.Option) func(context.Context, *idem.Op) (int, error) {
+		return func(ctx context.Context, op *idem.Op) (n int, err error) {
+			for i, o := range options {
+				if n, err = sqlidem.StepTx(ctx, op, fmt.Sprint("book", i), deposit, o...); err != nil {
+					return n, err
+				}
+			}
+			return n, nil
+		}
+	}
+	do := func(fn func(context.Context, *idem.Op) (int, error)) func(idem.Request) error {
+		return func(q idem.Request) error { _, err := idem.Do(t.Context(), e, q, fn); return err }
+	}
+	last := []sqlidem.Option{sqlidem.Last}
+	for _, test := range []struct {
+		name    string
+		call    func(idem.Request) error
+		commits int
+	}{
+		{"DoTx", func(q idem.Request) error { _, err := sqlidem.DoTx(t.Context(), e, q, deposit); return err }, 1},
+		{"Do", do(nothing), 2},
+		{"Do with StepTx", do(steps(nil)), 3},
+		{"Do with Last", do(steps(last)), 2},
+		{"Do with StepTx and Last", do(steps(nil, last)), 3},
+	} {
+		q := idem.Request{Scope: t.Name(), Key: test.name}
+		for replay, want := range []int{test.commits, 0} {
+			before := b.commits(t)
+			if err := test.call(q); err != nil {
+				t.Fatalf("%s: %v", test.name, err)
+			}
+			if got := b.commits(t) - before; got != want {
+				t.Errorf("%s, call %d: got %d commits, want %d", test.name, replay+1, got, want)
+			}
 		}
 	}
 }
