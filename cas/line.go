@@ -13,18 +13,20 @@ import (
 // the store as much as one that does not.
 //
 // It is a courtesy, and nothing rests on it: that no change is lost, the condition on the key's revision sees to. So nobody
-// has to wait behind one that stands still, because its function is slow or the store is away: when nobody has got on for
-// linePatience, all go ahead.
+// has to wait behind one that stands still, because its function is slow or the store is away. When one has had the turn for
+// turnMost, all go ahead; and so does each that has waited for lineMost, or for half of the time that it has.
 type line struct {
-	places []*place // the first has the turn
-	moves  uint64   // how many have left from the front
-	clock  uint64   // counts arrivals
-	left   Entry    // what the one before has stored; Rev 0 if it has not
-	sent   uint64   // clock when that was sent
+	places []*place  // the first has the turn
+	since  time.Time // since then
+	clock  uint64    // counts arrivals
+	left   Entry     // what the one before has stored; Rev 0 if it has not
+	sent   uint64    // clock when that was sent
 }
 
-// linePatience is longer than a commit takes, unless the store is across an ocean.
-const linePatience = 250 * time.Millisecond
+const (
+	turnMost = 250 * time.Millisecond // longer than a commit takes, unless the store is across an ocean
+	lineMost = 2 * time.Second
+)
 
 // A place is one call's in its line. nil is that of a call that stands in none.
 type place struct {
@@ -62,59 +64,80 @@ func queue(s KV, key string) *place {
 	p.line, p.came = l, l.clock
 	l.places = append(l.places, p)
 	if len(l.places) == 1 {
-		close(p.turn)
+		l.next()
 	}
 	return p
 }
 
+// next gives the turn to the first.
+func (l *line) next() {
+	l.since = time.Now()
+	close(l.places[0].turn)
+}
+
 // await returns nil when p may go ahead, or the cause of ctx's end.
 func (p *place) await(ctx context.Context) error {
-	if p == nil {
+	if p == nil || p.hasTurn() {
 		return nil
 	}
-	select {
-	case <-p.turn:
-		return nil
-	default:
+	most := time.Now().Add(lineMost)
+	if end, ok := ctx.Deadline(); ok {
+		most = earlier(most, time.Now().Add(time.Until(end)/2))
 	}
-	t := time.NewTimer(linePatience)
-	defer t.Stop()
-	for moves := p.moves(); ; {
+	for {
+		t := time.NewTimer(time.Until(earlier(most, p.patience())))
 		select {
 		case <-p.turn:
+			t.Stop()
 			return nil
 		case <-ctx.Done():
+			t.Stop()
 			return context.Cause(ctx)
 		case <-t.C:
-			if now := p.moves(); now != moves {
-				moves = now
-			} else {
-				p.dissolve()
+			if !time.Now().Before(most) {
+				return nil
 			}
-			t.Reset(linePatience)
+			p.lose()
 		}
 	}
 }
 
-func (p *place) moves() uint64 {
-	lines.Lock()
-	defer lines.Unlock()
-	return p.line.moves
+func (p *place) hasTurn() bool {
+	select {
+	case <-p.turn:
+		return true
+	default:
+		return false
+	}
 }
 
-// dissolve lets everybody in the line go ahead. Who comes later forms a new one.
-func (p *place) dissolve() {
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// patience is when the one who has the turn has had it for too long.
+func (p *place) patience() time.Time {
 	lines.Lock()
 	defer lines.Unlock()
-	for i, q := range p.line.places {
-		if i > 0 {
-			close(q.turn)
-		}
+	return p.line.since.Add(turnMost)
+}
+
+// lose lets everybody in the line go ahead, if the one who has the turn has had it for too long. Who comes later forms a
+// new one.
+func (p *place) lose() {
+	lines.Lock()
+	defer lines.Unlock()
+	if p.hasTurn() || time.Since(p.line.since) < turnMost {
+		return
+	}
+	for _, q := range p.line.places[1:] {
+		close(q.turn)
 	}
 	p.line.places = nil
-	if lines.m[p.id] == p.line {
-		delete(lines.m, p.id)
-	}
+	delete(lines.m, p.id)
 }
 
 // known returns what the one before p has stored, if that was sent after p came. Otherwise the key may have been
@@ -155,8 +178,7 @@ func (p *place) leave(stored Entry) {
 	case len(l.places) == 0:
 		delete(lines.m, p.id)
 	case i == 0:
-		l.moves++
 		l.left, l.sent = stored, p.sent
-		close(l.places[0].turn)
+		l.next()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,42 +99,139 @@ func TestLine_NeverOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// Nobody waits behind one that stands still: neither for its function nor for the store's reply to it.
+// Nobody waits for longer than a turn may take behind one that stands still: for its function, or for the store's reply to
+// it. That others were in line before makes no difference.
 func TestLine_NobodyWaitsForOneThatStandsStill(t *testing.T) {
+	for _, still := range []string{"function", "store"} {
+		synctest.Test(t, func(t *testing.T) {
+			server := memkv.NewServer(memkv.Config{})
+			s := server.Client()
+			defer s.Close()
+			release := make(chan struct{})
+			first := make(chan error, 2)
+			go func() {
+				first <- second(cas.Update(t.Context(), s, "acct", func(*account) error {
+					time.Sleep(200 * time.Millisecond)
+					return nil
+				}, cas.UpdateConfig{}))
+			}()
+			synctest.Wait()
+			slow := add(1)
+			if still == "function" {
+				slow = func(a *account) error { <-release; return add(1)(a) }
+			} else {
+				var commits atomic.Int32
+				s.Intercept(func(c memkv.Call) memkv.Fate {
+					if len(c.Txn.Then) > 0 && commits.Add(1) == 2 {
+						return memkv.Fate{Delay: time.Hour}
+					}
+					return memkv.Fate{}
+				})
+			}
+			go func() { first <- second(cas.Update(t.Context(), s, "acct", slow, cas.UpdateConfig{Tries: 100})) }()
+			synctest.Wait()
+			start := time.Now()
+			var wg sync.WaitGroup
+			for range 5 {
+				wg.Go(func() {
+					if _, err := cas.Update(t.Context(), s, "acct", add(1), cas.UpdateConfig{Tries: 100}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if took := time.Since(start); took < 400*time.Millisecond || took > 550*time.Millisecond {
+				t.Errorf("%s: they waited %v, want 200ms and 250ms and a little", still, took)
+			}
+			close(release)
+			if err := errors.Join(<-first, <-first); err != nil {
+				t.Error(err)
+			}
+			if got := balance(t, s); got != 6 || cas.Lines() != 0 {
+				t.Errorf("counted to %d, want 6; %d lines are left", got, cas.Lines())
+			}
+		})
+	}
+}
+
+// One that many are before, each slow but not too slow, waits for half of the time that it has, or for 2 s.
+func TestLine_WaitIsBounded(t *testing.T) {
+	for _, c := range []struct{ deadline, want time.Duration }{{2 * time.Second, time.Second}, {time.Hour, 2 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := memkv.New()
+			defer s.Close()
+			var wg sync.WaitGroup
+			for range 20 {
+				wg.Go(func() {
+					_, _ = cas.Update(t.Context(), s, "acct", func(a *account) error {
+						time.Sleep(200 * time.Millisecond)
+						return add(1)(a)
+					}, cas.UpdateConfig{})
+				})
+			}
+			synctest.Wait()
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
+			defer cancel()
+			if _, err := cas.Update(ctx, s, "acct", add(1), cas.UpdateConfig{}); err != nil || time.Since(start) > c.want+10*time.Millisecond {
+				t.Errorf("got %v after %v, want %v", err, time.Since(start), c.want)
+			}
+			wg.Wait()
+			if cas.Lines() != 0 {
+				t.Errorf("%d lines are left", cas.Lines())
+			}
+		})
+	}
+}
+
+// What the one before has stored is all there is to know of the key: its lease too.
+func TestLine_LeasedKeyStaysLeased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memkv.New()
-		defer s.Close()
-		release := make(chan struct{})
-		stuck := make(chan error, 1)
-		go func() {
-			_, err := cas.Update(t.Context(), s, "acct", func(a *account) error {
-				<-release
-				a.Balance++
-				return nil
-			}, cas.UpdateConfig{})
-			stuck <- err
-		}()
-		synctest.Wait()
-		start := time.Now()
+		s, _ := slow(t)
+		l, err := s.Grant(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Commit(t.Context(), cas.Txn{Then: []cas.Op{cas.PutLeased("acct", []byte(`{}`), l.ID)}}); err != nil {
+			t.Fatal(err)
+		}
 		var wg sync.WaitGroup
-		for range 5 {
+		for range 4 {
 			wg.Go(func() {
-				if _, err := cas.Update(t.Context(), s, "acct", add(1), cas.UpdateConfig{Tries: 100}); err != nil {
+				if _, err := cas.Update(t.Context(), s, "acct", add(1), cas.UpdateConfig{}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("they waited %v", took)
+		if e, err := s.Get(t.Context(), "acct"); err != nil || e.Lease != l.ID {
+			t.Errorf("lease %d, %v, want %d", e.Lease, err, l.ID)
 		}
-		close(release)
-		if err := <-stuck; err != nil {
-			t.Error(err)
+	})
+}
+
+// A call with a receipt looks at it before the function runs, whatever the one before has stored.
+func TestLine_ReceiptBeforeTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := slow(t)
+		put(t, s, `{"balance":30}`)
+		var wg sync.WaitGroup
+		for i := range 2 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Microsecond)
+				_, err := cas.Update(t.Context(), s, "acct", func(a *account) error {
+					if a.Balance < 30 {
+						return errors.New("too little")
+					}
+					a.Balance -= 30
+					return nil
+				}, cas.UpdateConfig{Receipt: "p1"})
+				if err != nil {
+					t.Error(err)
+				}
+			})
 		}
-		if got := balance(t, s); got != 6 || cas.Lines() != 0 {
-			t.Errorf("counted to %d, want 6; %d lines are left", got, cas.Lines())
-		}
+		wg.Wait()
 	})
 }
 

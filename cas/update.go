@@ -49,8 +49,9 @@ func Get[T any](ctx context.Context, s KV, key string) (v T, rev int64, err erro
 // that is under a lease stays under it.
 //
 // Calls in one process for one key of one store go in turns, in the order in which they come, and each begins with what the
-// one before has stored: so they are in nobody's way, and cost one round trip each. That is for speed only, and nobody
-// waits in line for one that does not get on: after 250 ms all go ahead.
+// one before has stored: so they are in nobody's way, and cost one round trip each (two with a Receipt, which is looked at
+// first). That is for speed only: when one has had its turn for 250 ms, or a call has waited for 2 s or for half of the
+// time to its deadline, it goes ahead.
 //
 // f runs in the caller's goroutine, possibly several times, each time on a fresh value, so it
 // must have no side effect. Its error stops Update.
