@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tenure-go/tenure/cas/memkv"
+	"github.com/tenure-go/tenure/shard"
 )
 
 func stores(t *testing.T) map[string]Checkpoints {
@@ -63,7 +64,7 @@ func TestDirectory_RefusesWhatWasCut(t *testing.T) {
 	if err := d.Save(context.Background(), checkpoint(7)); err != nil {
 		t.Fatal(err)
 	}
-	path := d.file("g", 3, 7)
+	path := d.file("g", 3, placeOf(checkpoint(7)))
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -86,10 +87,43 @@ func TestDirectory_KeepsTwo(t *testing.T) {
 		}
 	}
 	got, err := d.list("g", 3)
-	if diff := cmp.Diff([]int64{4, 3}, got); diff != "" || err != nil {
+	want := []place{placeOf(checkpoint(4)), placeOf(checkpoint(3))}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(place{})); diff != "" || err != nil {
 		t.Errorf("kept: %v (-want +got):\n%s", err, diff)
 	}
-	if _, err := directory(filepath.Join(string(d), "g", filepath.Base(d.file("g", 3, 4)))).list("x", 0); err == nil {
+	if _, err := directory(filepath.Join(string(d), "g", filepath.Base(d.file("g", 3, want[0])))).list("x", 0); err == nil {
 		t.Error("list under a file: got nil, want an error")
+	}
+}
+
+// A topic was deleted and made anew, and somebody has cleaned up only half: a checkpoint of the old log, far ahead by its offset, comes back
+// or comes late. It neither hides the new log's, nor pushes it out, nor has it thought safe when it is not.
+func TestCheckpoints_TellALogFromItsSuccessor(t *testing.T) {
+	made := func(id string, epoch shard.Epoch, offset int64) Checkpoint {
+		c := checkpoint(offset)
+		c.TopicID, c.Epoch = id, epoch
+		return c
+	}
+	for name, c := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			for _, next := range []Checkpoint{made("old-log", 5, 900), made("old-log", 6, 1000), made("new-log", 7, 3), made("new-log", 7, 9)} {
+				if err := c.Save(ctx, next); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := c.Load(ctx, "g", 3); err != nil || got.TopicID != next.TopicID || got.Offset != next.Offset {
+					t.Errorf("loaded after %s@%d was saved: %s@%d, %v", next.TopicID, next.Offset, got.TopicID, got.Offset, err)
+				}
+			}
+			for _, epoch := range []shard.Epoch{6, 7} { // of a zombie's, and of one whose age can't be told
+				if err := c.Save(ctx, made("old-log", epoch, 2000)); err == nil || !strings.Contains(err.Error(), "made anew") {
+					t.Errorf("save of one of the old log under epoch %d: got %v, want a refusal", epoch, err)
+				}
+			}
+			got, err := c.Load(ctx, "g", 3)
+			if err != nil || got.TopicID != "new-log" || got.Offset != 9 {
+				t.Errorf("loaded at last: %s@%d, %v: want the new log's", got.TopicID, got.Offset, err)
+			}
+		})
 	}
 }

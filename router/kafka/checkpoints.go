@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,7 +86,10 @@ func (k *casCheckpoints) Save(ctx context.Context, c Checkpoint) error {
 			if derr != nil {
 				return derr
 			}
-			if was.Offset >= c.Offset && was.TopicID == c.TopicID {
+			if was.TopicID != c.TopicID && was.Epoch >= c.Epoch {
+				return otherLog(c, was.TopicID)
+			}
+			if was.TopicID == c.TopicID && was.Offset >= c.Offset {
 				return nil
 			}
 		}
@@ -99,34 +103,60 @@ func (k *casCheckpoints) Save(ctx context.Context, c Checkpoint) error {
 	return err
 }
 
-// Directory keeps checkpoints as files in a directory, which it makes if need be: "group/shard-offset.checkpoint". To be restored elsewhere it has
-// to be one that all nodes share, with renames that replace at once. Of each shard the newest two are kept.
+// otherLog: what would be put in place of a checkpoint of another topic is not known to be newer.
+func otherLog(c Checkpoint, topicID string) error {
+	return refused("checkpoint of shard %d of group %q, in topic %s with id %s: one of a topic with id %s is there that is not older: "+
+		"the topic was deleted and made anew; delete the checkpoints of the one that is gone", c.Shard, c.Group, c.Topic, c.TopicID, topicID)
+}
+
+// Directory keeps checkpoints as files in a directory, which it makes if need be: "group/shard-epoch-offset-topicid.checkpoint". To be restored
+// elsewhere it has to be one that all nodes share, with renames that replace at once. Of each shard the newest two are kept.
 func Directory(path string) Checkpoints { return directory(path) }
 
 type directory string
 
 const checkpointSuffix = ".checkpoint"
 
-// list is the offsets of a shard's checkpoints, highest first.
-func (d directory) list(group string, s int) ([]int64, error) {
+// place says which checkpoint a file holds: where in which log.
+type place struct {
+	epoch, offset int64
+	topicID       string
+}
+
+func placeOf(c Checkpoint) place { return place{int64(c.Epoch), c.Offset, c.TopicID} }
+
+// newest compares for an order that begins with the newest. Epochs come first, for offsets of a topic that was made anew begin anew. In one log
+// the order of epochs is that of offsets: a new owner's marker comes after all that older ones' checkpoints can cover.
+func newest(a, b place) int {
+	return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.offset, a.offset), strings.Compare(b.topicID, a.topicID))
+}
+
+// list is a shard's checkpoints, the newest first.
+func (d directory) list(group string, s int) ([]place, error) {
 	entries, err := os.ReadDir(filepath.Join(string(d), group))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &opError{"checkpoint", err, cas.NotApplied}
 	}
-	var found []int64
+	var found []place
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), checkpointSuffix)
-		part, ours := strings.CutPrefix(name, fmt.Sprintf("%05d-", s))
-		if offset, err := strconv.ParseInt(part, 10, 64); ok && ours && err == nil {
-			found = append(found, offset)
+		name, ours := strings.CutPrefix(name, fmt.Sprintf("%05d-", s))
+		part := strings.SplitN(name, "-", 3) // a topic's id may have a - in it
+		if !ok || !ours || len(part) != 3 {
+			continue
+		}
+		epoch, err := strconv.ParseInt(part[0], 10, 64)
+		offset, err2 := strconv.ParseInt(part[1], 10, 64)
+		if err == nil && err2 == nil {
+			found = append(found, place{epoch, offset, part[2]})
 		}
 	}
-	slices.SortFunc(found, func(a, b int64) int { return int(min(1, max(-1, b-a))) })
+	slices.SortFunc(found, newest)
 	return found, nil
 }
 
-func (d directory) file(group string, s int, offset int64) string {
-	return filepath.Join(string(d), group, fmt.Sprintf("%05d-%020d%s", s, offset, checkpointSuffix))
+func (d directory) file(group string, s int, at place) string {
+	return filepath.Join(string(d), group, fmt.Sprintf("%05d-%020d-%020d-%s%s", s, at.epoch, at.offset, at.topicID, checkpointSuffix))
 }
 
 func (d directory) Load(_ context.Context, group string, s int) (Checkpoint, error) {
@@ -145,31 +175,49 @@ func (d directory) Load(_ context.Context, group string, s int) (Checkpoint, err
 		case err != nil:
 			return Checkpoint{}, &opError{"checkpoint", err, cas.NotApplied}
 		}
-		return decodeCheckpoint(data)
+		c, err := decodeCheckpoint(data)
+		if err == nil && placeOf(c) != found[0] {
+			err = refused("checkpoint: can't be read: %s is not what its name says: was it renamed?", d.file(group, s, found[0]))
+		}
+		return c, err
 	}
 	return Checkpoint{}, refused("checkpoint: %s: files go while they are read", d)
 }
 
 // Save writes a file of its own, so that nobody has to be kept from writing at the same time: the name says which is the newest.
 func (d directory) Save(_ context.Context, c Checkpoint) error {
+	if _, err := d.among(c); err != nil {
+		return err
+	}
 	data, err := encodeCheckpoint(c)
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(string(d), c.Group), 0o777)
 	}
 	if err == nil {
-		err = replaceFile(d.file(c.Group, c.Shard, c.Offset), data)
+		err = replaceFile(d.file(c.Group, c.Shard, placeOf(c)), data)
 	}
 	if err != nil {
 		return &opError{"checkpoint", err, cas.NotApplied}
 	}
-	found, err := d.list(c.Group, c.Shard)
+	found, err := d.among(c) // another log's may have come at the same time
 	if err != nil {
-		return nil // it is saved; what is too much goes next time
+		return err
 	}
-	for _, offset := range found[min(2, len(found)):] {
-		_ = os.Remove(d.file(c.Group, c.Shard, offset))
+	for _, old := range found[min(2, len(found)):] {
+		_ = os.Remove(d.file(c.Group, c.Shard, old))
 	}
 	return nil
+}
+
+// among lists the checkpoints of c's shard, and fails if c is not known to be newer than one of another log.
+func (d directory) among(c Checkpoint) ([]place, error) {
+	found, err := d.list(c.Group, c.Shard)
+	for _, f := range found {
+		if f.topicID != c.TopicID && f.epoch >= int64(c.Epoch) {
+			return nil, otherLog(c, f.topicID)
+		}
+	}
+	return found, err
 }
 
 // replaceFile puts data at path as a whole, durably, or leaves what is there.

@@ -236,6 +236,9 @@ func (c *Consumer) Err() error {
 //
 // It goes forward only, and to the log's end at most, as positions under a fence do: what lies before the position has had its effects. To apply it
 // once more, give the stream another name, and so positions of its own.
+//
+// A shard whose log has lost its end (*OffsetError with End below Position) stays where it is even once the log has grown past it. Seek to
+// Position, or further, says that what is new before that is to be left out.
 func (c *Consumer) Seek(ctx context.Context, s int, to int64) error {
 	w := c.owned()[s]
 	if w == nil {

@@ -42,7 +42,7 @@
 //	memory, and a Changelog  the batch that is appended: Changelog.Append     once
 //	the coordination store   OnStore, or a commit of yours with               at least once; once if both are
 //	                         Tenure.Guard                                     in the same commit
-//	anything else            OnStore                                          at least once: give the effect an id
+//	anything else            OnStore                                          at least once: give the effect an id, or idem/kafkaidem
 //
 // LagGroup mirrors positions to a Kafka consumer group, so that tools that know groups can tell the lag. It is never read: a position that is not stored
 // with the effect is a guess.
@@ -71,6 +71,12 @@
 // A shard that stops stands still at its position: requests are served, nothing is skipped, the shard is tried again every 30 s, and Stopped, Hooks.Stopped and the
 // log say why. So it is with a log that has lost what was not consumed (*OffsetError), a topic that was deleted and made anew
 // (*RecreatedError), a right that was taken away (*TopicError), and with a bad record if there is no dead-letter topic. Seek takes a shard past it.
+//
+// A log may also lose its end, when a replica that lags is made leader (unclean.leader.election.enable) or the brokers' disks are restored from a copy. New
+// records then take offsets that were consumed. A shard whose position the log doesn't reach stands still and stays so when the log has grown past it,
+// until Seek to where it stands says that what is new before that is to be left out. To have those records consumed instead, give that one shard's stream another
+// name in Open, with the log's end of then as its position. A process that starts when the log has grown past the position can't tell: a position has no
+// leader's epoch.
 //
 // A record whose key is not of the shard, or that has none, is bad: somebody produces without Partitioner, or with another hash. AnyKey lets it pass.
 //
@@ -114,14 +120,26 @@
 //	                                                                               in whole batches
 //	plain produce in Process             at least once, and    the same            -
 //	                                     zombies' too
-//	kgo transaction that holds the       and aborted ones      each input once,    -
-//	output and TxnOffsetCommit                                 see below
+//	kgo transaction that holds the       and zombies' and      each input's        -
+//	output and the position              aborted ones          output once
 //
-// To transform one topic into another exactly once, either let the output be a changelog whose consumers go through Filter, or use a kgo transaction: a
-// transactional id for each shard, output and input offsets in one transaction, From read from the group after the id was initialized. Then read_committed readers
-// see each input's output once, zombies or not, since a transaction that was fenced is aborted whole. What it doesn't give is one owner: a zombie that wakes
-// and initializes the id fences the rightful owner until that initializes it again. State in memory must go with its transaction; when a commit fails, end the
-// tenure. A client that was fenced can't be used again.
+// To transform one topic into another exactly once there are two ways. The output is a Changelog, and its consumers go through Filter: one owner at a time, by
+// the log's order. Or the output is for consumers of others, who read committed records only: then use kgo's transactions, and keep the position in a
+// record of a topic of its own (compacted, as many partitions as shards), which is in the transaction of the output. (kgo commits offsets in a transaction only for
+// members of a group.) The transactional id is the shard's, the same for all its owners: with one for each tenure nobody would be fenced. Open does this, in this order:
+//
+//	client, err := kgo.NewClient(kgo.TransactionalID(fmt.Sprintf("orders-%d", s)), ...) // for this tenure; closed when it ends
+//	_, _, err = client.ProducerID(ctx)                  // from here on no older producer commits; what one left open is aborted
+//	e, err := store.Get(ctx, t.Guard().Key)             // is the shard still this tenure's? If t.Guard() doesn't hold of e, return an error
+//	from, err := ...                                    // the last committed record of the topic of positions: nobody else can add one now
+//
+// and Process begins a transaction, produces the output and the position, and ends it. Any error of it ends the tenure; a client that was fenced can't
+// be used again.
+//
+// The question in the middle is needed because Kafka goes by who came last: a zombie that was stopped within Open, and wakes, fences the rightful owner, and would
+// transform in its place, from state that may be old. Asking after that, it finds out, having produced nothing; the owner's next commit fails, and its next tenure goes on.
+// Whoever passes held the shard when its producer had been initialized, so every later owner's comes after it and fences it. State in memory must be read after the
+// question too, from what the transactions have committed.
 //
 // Effects outside of Kafka are in no Kafka transaction. They have their own fence, with the position in it.
 //

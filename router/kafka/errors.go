@@ -79,13 +79,20 @@ type OffsetError struct {
 }
 
 func (e *OffsetError) Error() string {
-	why := "the log has lost its end, or is another one"
-	if e.First > e.Position {
-		why = "retention has deleted records that were not consumed"
+	text := fmt.Sprintf("kafka: %s/%d: position %d is not in the log, which has [%d, %d): ", e.Topic, e.Partition, e.Position, e.First, e.End)
+	switch {
+	case e.First > e.Position:
+		return text + fmt.Sprintf("retention has deleted [%d, %d), which was not consumed; if that may be left out, Seek to %d", e.Position, e.First, e.First)
+	case e.lostEnd():
+		return text + fmt.Sprintf("the log has lost its end, or is another one, and new records take offsets that were consumed: from %d to %d they would be "+
+			"left out. To consume them, give this shard's stream another name and a position of %d; to leave them out, Seek to %d, where it stands",
+			e.End, e.Position-1, e.End, e.Position)
 	}
-	return fmt.Sprintf("kafka: %s/%d: position %d is not in the log, which has [%d, %d): %s; if what is missing may be left out, Seek to where to go on",
-		e.Topic, e.Partition, e.Position, e.First, e.End, why)
+	return text + "the log has lost its end, or is another one; if what is missing may be left out, Seek to where to go on"
 }
+
+// lostEnd: the log ends below the position.
+func (e *OffsetError) lostEnd() bool { return e.End >= 0 && e.End < e.Position }
 
 // Outcome is NotApplied.
 func (e *OffsetError) Outcome() cas.Outcome { return cas.NotApplied }

@@ -3,6 +3,8 @@ package kafka_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/owner"
@@ -97,4 +99,53 @@ func ExampleChangelog() {
 		}
 	}
 	_, _ = open, prepare
+}
+
+// One topic becomes another, each record's output once for readers of committed records: output and position are one transaction of Kafka's.
+func ExampleOpen_transactions() {
+	transform := func(r *kgo.Record) *kgo.Record {
+		return &kgo.Record{Topic: "invoices", Partition: r.Partition, Key: r.Key}
+	}
+	// lastCommitted is the last record of a partition for readers of committed records, or -1.
+	lastCommitted := func(ctx context.Context, topic string, partition int) (int64, error) { return -1, nil }
+
+	open := func(store cas.Store) kafka.Open {
+		return func(ctx context.Context, t *owner.Tenure) (kafka.Partition, error) {
+			s := t.Token().Shard
+			client, err := kgo.NewClient(kgo.SeedBrokers("kafka:9092"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+				kgo.TransactionalID(fmt.Sprintf("invoices-%d", s))) // the shard's, whoever owns it
+			if err != nil {
+				return kafka.Partition{}, err
+			}
+			context.AfterFunc(t.Context(), client.Close)
+			if _, _, err := client.ProducerID(ctx); err != nil { // fences all that were before
+				return kafka.Partition{}, err
+			}
+			claim, err := store.Get(ctx, t.Guard().Key) // and only now: is the shard still ours?
+			if err == nil && !t.Guard().Holds(claim) {
+				err = errors.New("another owner has it")
+			}
+			if err != nil {
+				return kafka.Partition{}, err
+			}
+			from, err := lastCommitted(ctx, "invoices.positions", s)
+			return kafka.Partition{From: from, Process: func(ctx context.Context, recs []*kgo.Record) error {
+				if err := client.BeginTransaction(); err != nil {
+					return err
+				}
+				var out []*kgo.Record
+				for _, r := range recs {
+					out = append(out, transform(r))
+				}
+				out = append(out, &kgo.Record{
+					Topic: "invoices.positions", Partition: int32(s), Key: []byte("next"), Value: fmt.Append(nil, kafka.Next(recs)),
+				})
+				if err := client.ProduceSync(ctx, out...).FirstErr(); err != nil {
+					return errors.Join(err, client.EndTransaction(ctx, kgo.TryAbort))
+				}
+				return client.EndTransaction(ctx, kgo.TryCommit)
+			}}, err
+		}
+	}
+	_ = open
 }

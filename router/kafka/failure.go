@@ -126,7 +126,7 @@ func (w *worker) seekTo(req seek) error {
 	}
 	if req.to == w.pos { // it is there: a fence would refuse to store it again
 		req.reply <- nil
-		return nil
+		return w.goOn()
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
@@ -149,6 +149,18 @@ func (w *worker) seekTo(req seek) error {
 	return errMoved
 }
 
+// goOn accepts, for an operator, that what a log that has lost its end gets anew up to the position is left out.
+func (w *worker) goOn() error {
+	e := w.trouble.cut
+	if w.trouble.lost(w.pos) == nil {
+		return nil
+	}
+	w.log.Warn("kafka: an operator leaves out what a log that lost its end gets anew", "from", e.End, "to", w.pos)
+	*w.trouble = trouble{past: w.pos}
+	w.moveTo(w.pos, -1) // whatever leader wrote the record before it
+	return errMoved
+}
+
 // reachable refuses a position past the log's end: it could not be taken back, and what comes up to it would be left out.
 func (w *worker) reachable(ctx context.Context, to int64) error {
 	ctx, cancel := context.WithTimeout(ctx, soon)
@@ -164,15 +176,17 @@ func (w *worker) reachable(ctx context.Context, to int64) error {
 	return nil
 }
 
-// fault words an error of the fetches.
+// fault words an error of the fetches, and remembers that of a log that has lost its end.
 func (w *worker) fault(ctx context.Context, err error) error {
 	topic, p := w.consumer.topic, int32(w.shard)
-	if loss, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
-		return &OffsetError{Topic: topic, Partition: w.shard, Position: w.pos, First: -1, End: loss.ResetTo}
-	}
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
+	loss, lost := errors.AsType[*kgo.ErrDataLoss](err)
 	switch {
+	case lost:
+		e := &OffsetError{Topic: topic, Partition: w.shard, Position: w.pos, First: -1, End: loss.ResetTo}
+		w.trouble.ends(e)
+		return e
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		e := &OffsetError{Topic: topic, Partition: w.shard, Position: w.pos, First: -1, End: -1}
 		if at, err := offsets(ctx, w.consumer.client, topic, timeFirst, p); err == nil {
@@ -181,11 +195,24 @@ func (w *worker) fault(ctx context.Context, err error) error {
 		if at, err := offsets(ctx, w.consumer.client, topic, timeEnd, p); err == nil {
 			e.End = at[p]
 		}
+		if again := w.consumer.recreated(ctx); again != nil {
+			return again
+		}
+		w.trouble.ends(e)
 		return e
 	case errors.Is(err, kerr.UnknownTopicID):
-		if now, err := lookup(ctx, w.consumer.client, topic); err == nil && now.id != w.consumer.id {
-			return &RecreatedError{Topic: topic, Was: w.consumer.id.String(), Now: now.id.String()}
+		if again := w.consumer.recreated(ctx); again != nil {
+			return again
 		}
 	}
 	return &TopicError{topic, fmt.Sprintf("fetch partition %d at %d", w.shard, w.pos), err}
+}
+
+// recreated is a *RecreatedError if the topic has another id by now.
+func (c *Consumer) recreated(ctx context.Context) error {
+	now, err := lookup(ctx, c.client, c.topic)
+	if err != nil || now.id == c.id {
+		return nil
+	}
+	return &RecreatedError{Topic: c.topic, Was: c.id.String(), Now: now.id.String()}
 }

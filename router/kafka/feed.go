@@ -32,7 +32,11 @@ func newFeed(partition int32, from int64, epoch int32, limit int) *feed {
 func (f *feed) put(recs []*kgo.Record, end int64, err error) (pause bool) {
 	f.mu.Lock()
 	if f.err == nil { // what comes after an error would leave a gap
-		f.queue = append(f.queue, recs...)
+		if len(f.queue) == 0 {
+			f.queue = recs // the client gives each fetch's away
+		} else {
+			f.queue = append(f.queue, recs...)
+		}
 		for _, r := range recs {
 			f.bytes += size(r)
 		}

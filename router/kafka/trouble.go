@@ -31,6 +31,26 @@ type trouble struct {
 	waits int       // for back-off
 	dead  int       // records given up on since the last success
 	err   error     // the last failure, if it ended the tenure: whether it was applied, the next position says
+
+	// cut: the log was seen to end below this position. When it has grown past it nobody could tell that what is new in between was never
+	// consumed, so only an operator has the shard go on, who sets past.
+	cut  *OffsetError
+	past int64 // the position from which an operator wants to go on, whatever comes before it
+}
+
+// lost is why a shard at pos stays where it is, though it could read on by now.
+func (t *trouble) lost(pos int64) error {
+	if t.cut == nil || t.cut.Position != pos {
+		return nil
+	}
+	return t.cut
+}
+
+// ends notes that the log ends below the position.
+func (t *trouble) ends(e *OffsetError) {
+	if e.lostEnd() && t.past != e.Position {
+		t.cut = e
+	}
 }
 
 // verdict is the error of a record that ended tenures, one after another, and was not applied by the last of them either: its turn

@@ -84,6 +84,9 @@ func (w *worker) consume(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := w.trouble.lost(w.pos); err != nil {
+		return &standstill{err}
+	}
 	f := newFeed(int32(w.shard), w.pos, w.epoch, w.consumer.config.Buffer)
 	w.feed.Store(f)
 	w.consumer.stream.add(f)

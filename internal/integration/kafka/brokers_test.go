@@ -171,6 +171,11 @@ const patience = 60 * time.Second
 // until waits for a condition.
 func until(t testing.TB, what string, met func() bool) {
 	t.Helper()
+	within(t, patience, what, met)
+}
+
+func within(t testing.TB, patience time.Duration, what string, met func() bool) {
+	t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
