@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenure-go/tenure/bench/internal/measure"
 	"github.com/tenure-go/tenure/bench/internal/question"
 	"github.com/tenure-go/tenure/bench/internal/report"
 	"github.com/tenure-go/tenure/bench/internal/rival"
-	"github.com/tenure-go/tenure/bench/internal/zombie"
 )
 
 // database is where balances lie: Postgres if there is one, else SQLite.
@@ -26,13 +26,18 @@ const (
 	singly    = "Tenure, owner singly"
 )
 
-func (s *session) hot(ctx context.Context) ([]*report.Table, error) {
+// hotLoad and its like are what is asked, at which pace, and of whom: for the asking, and for the plan of how long that takes.
+func (s *session) hotLoad() load {
 	w := rival.Work{Clients: clients, Accounts: 1, Shards: 1}
 	on, base, durability := s.database(w)
-	t, results := question.Load{
+	return load{question.Load{
 		ID: "hot", Question: "Everybody wants the same account. How many changes a second, and how long does one take?",
 		Work: w, Durability: durability, Base: base,
-	}.Ask(ctx, s.pace(150*time.Millisecond, 800*time.Millisecond), on)
+	}, s.pace(80*time.Millisecond, 300*time.Millisecond, 800*time.Millisecond), on}
+}
+
+func (s *session) hot(ctx context.Context) ([]*report.Table, error) {
+	t, results := s.hotLoad().ask(ctx)
 	bars := question.Bars("hot-bars", "One hot account: what the project has set itself", "Ratios of rates in the table before, round by round.", results, []question.Bar{
 		{Over: coalesced, Under: "SELECT FOR UPDATE", Want: 20},
 		{Over: coalesced, Under: "plain UPDATE", Want: 10},
@@ -44,10 +49,14 @@ func (s *session) hot(ctx context.Context) ([]*report.Table, error) {
 	return []*report.Table{t, bars}, ctx.Err()
 }
 
-func (s *session) zipf(ctx context.Context) ([]*report.Table, error) {
+func (s *session) zipfLoad() load {
 	w := rival.Work{Clients: clients, Accounts: 10_000, Shards: s.shards}
 	on, base, durability := s.database(w)
-	for _, shards := range []int{16, 64} { // the more queues, the smaller are the batches
+	counts := []int{16, 64} // the more queues, the smaller are the batches
+	if s.quick {
+		counts = nil
+	}
+	for _, shards := range counts {
 		many := w
 		many.Shards = shards
 		other, _, _ := s.database(many)
@@ -56,10 +65,14 @@ func (s *session) zipf(ctx context.Context) ([]*report.Table, error) {
 			on.Contenders = append(on.Contenders, c)
 		}
 	}
-	t, results := question.Load{
+	return load{question.Load{
 		ID: "zipf", Question: "10,000 accounts, some much busier than others (Zipf 0.99): how many changes a second?",
 		Work: w, Skew: 0.99, Durability: durability, Base: base,
-	}.Ask(ctx, s.pace(150*time.Millisecond, 800*time.Millisecond), on)
+	}, s.pace(80*time.Millisecond, 300*time.Millisecond, 800*time.Millisecond), on}
+}
+
+func (s *session) zipf(ctx context.Context) ([]*report.Table, error) {
+	t, results := s.zipfLoad().ask(ctx)
 	bars := question.Bars("zipf-bars", "Zipf over 10,000 accounts: what the project has set itself", "Ratios of rates in the table before, round by round.", results, []question.Bar{
 		{Over: coalesced, Under: "SELECT FOR UPDATE", Want: 5},
 		{Over: each, Under: "SELECT FOR UPDATE", Want: 5},
@@ -67,10 +80,25 @@ func (s *session) zipf(ctx context.Context) ([]*report.Table, error) {
 	return []*report.Table{t, bars}, ctx.Err()
 }
 
+// unsyncedLoad has nobody to ask unless the Postgres was started for this.
+func (s *session) unsyncedLoad() load {
+	w := rival.Work{Clients: clients, Accounts: 1, Shards: 1}
+	if !s.addresses.Ours || s.places.Postgres == nil {
+		return load{}
+	}
+	on, base, _ := s.database(w)
+	on.Contenders = question.Pick(on, "plain UPDATE", "plain UPDATE, pipelined", "SELECT FOR UPDATE", "CAS by version", "advisory lock", singly, each, coalesced)
+	return load{question.Load{
+		ID: "unsynced", Question: "One hot account, and nothing is synced to disk: who wins when a commit is cheap?",
+		Work: w, Durability: "Postgres with fsync off: what was acknowledged is lost when the machine fails", Base: base,
+	}, s.pace(80*time.Millisecond, 300*time.Millisecond, 800*time.Millisecond), on}
+}
+
 // unsynced turns fsync off, which is done only to a server that was started for this. It is where a lock costs least beside the
 // rest, and so where an owner has least to win.
 func (s *session) unsynced(ctx context.Context) ([]*report.Table, error) {
-	if !s.addresses.Ours || s.places.Postgres == nil {
+	l := s.unsyncedLoad()
+	if len(l.on.Contenders) == 0 {
 		return nil, nil
 	}
 	fsync := func(value string) error {
@@ -86,88 +114,51 @@ func (s *session) unsynced(ctx context.Context) ([]*report.Table, error) {
 		return nil, err
 	}
 	defer func() { _ = fsync("on") }()
-	w := rival.Work{Clients: clients, Accounts: 1, Shards: 1}
-	on, base, _ := s.database(w)
-	on.Contenders = question.Pick(on, "plain UPDATE", "plain UPDATE, pipelined", "SELECT FOR UPDATE", "CAS by version", "advisory lock", singly, each, coalesced)
-	t, results := question.Load{
-		ID: "unsynced", Question: "One hot account, and nothing is synced to disk: who wins when a commit is cheap?",
-		Work: w, Durability: "Postgres with fsync off: what was acknowledged is lost when the machine fails", Base: base,
-	}.Ask(ctx, s.pace(150*time.Millisecond, 800*time.Millisecond), on)
+	t, results := l.ask(ctx)
 	bars := question.Bars("unsynced-bars", "One hot account, fsync off: what the project has set itself", "Ratios of rates in the table before, round by round.", results, []question.Bar{
 		{Over: coalesced, Under: "plain UPDATE, pipelined", Want: 1},
 	})
 	return []*report.Table{t, bars}, ctx.Err()
 }
 
-func (s *session) alone(ctx context.Context) ([]*report.Table, error) {
+func (s *session) aloneLoad() load {
 	w := rival.Work{Clients: 1, Accounts: 1, Shards: 1}
 	on, base, durability := s.database(w)
-	t, _ := question.Load{
+	return load{question.Load{
 		ID: "alone", Question: "Nobody else wants the account: what does one change cost a client that is alone?",
 		Work: w, Durability: durability, Base: base,
-	}.Ask(ctx, s.pace(50*time.Millisecond, 400*time.Millisecond), on)
+	}, s.pace(40*time.Millisecond, 200*time.Millisecond, 400*time.Millisecond), on}
+}
+
+func (s *session) alone(ctx context.Context) ([]*report.Table, error) {
+	t, _ := s.aloneLoad().ask(ctx)
 	t.Plot = "p50"
 	return []*report.Table{t}, ctx.Err()
 }
 
-func (s *session) etcd(ctx context.Context) ([]*report.Table, error) {
+func (s *session) etcdLoad() load {
 	w := rival.Work{Clients: clients, Accounts: 1, Shards: 1}
-	t, _ := question.Load{
+	return load{question.Load{
 		ID: "etcd", Question: "The balance is a key of etcd, and everybody wants it: how many changes a second?",
 		Work: w, Durability: "etcd, every commit synced to disk", Base: "STM",
-	}.Ask(ctx, s.pace(100*time.Millisecond, 800*time.Millisecond), rival.OnEtcd(s.places, w))
+	}, s.pace(80*time.Millisecond, 300*time.Millisecond, 800*time.Millisecond), rival.OnEtcd(s.places, w)}
+}
+
+func (s *session) etcd(ctx context.Context) ([]*report.Table, error) {
+	t, _ := s.etcdLoad().ask(ctx)
 	return []*report.Table{t}, ctx.Err()
 }
 
-func (s *session) zombie(ctx context.Context) ([]*report.Table, error) {
-	stage, err := zombie.NewStage(ctx, s.dir, s.addresses)
-	if err != nil {
-		return nil, err
-	}
-	defer stage.Close()
-	durability := "The balance is in SQLite"
-	if s.places.Postgres != nil {
-		durability = "The balance is in Postgres"
-	}
-	durability += ", or in etcd where that is said; every commit synced to disk"
-	trials, kinds := s.trials, zombie.Kinds(s.addresses)
-	if s.quick {
-		trials = 1
-	}
-	tables := []*report.Table{question.Zombie(ctx, stage, kinds, trials, durability, s.progress.tell)}
-	if !s.quick {
-		tables = append(tables, question.Succession(ctx, stage, kinds, min(trials, 5), durability, s.progress.tell))
-	}
-	return tables, ctx.Err()
+func (s *session) lostLoad() (p question.Pace, mistakes, proper []measure.Contender, durability string) {
+	w := rival.Work{Clients: clients, Accounts: 1, Shards: 1}
+	on, _, durability := s.database(w)
+	mistakes, proper = rival.ReadThenWrite(s.places, w)
+	proper = append(proper, question.Pick(on, "SELECT FOR UPDATE", "BEGIN IMMEDIATE", "CAS by version", "SERIALIZABLE, retried",
+		singly, each, coalesced)...)
+	return s.pace(80*time.Millisecond, 500*time.Millisecond, time.Second), mistakes, proper, durability
 }
 
 func (s *session) lost(ctx context.Context) ([]*report.Table, error) {
-	w := rival.Work{Clients: clients, Accounts: 1, Shards: 1}
-	on, _, durability := s.database(w)
-	mistakes, proper := rival.ReadThenWrite(s.places, w)
-	proper = append(proper, question.Pick(on, "SELECT FOR UPDATE", "BEGIN IMMEDIATE", "CAS by version", "SERIALIZABLE, retried",
-		singly, each, coalesced)...)
-	return []*report.Table{question.Lost(ctx, s.pace(100*time.Millisecond, time.Second), clients, durability, mistakes, proper)}, ctx.Err()
-}
-
-func (s *session) placement(context.Context) ([]*report.Table, error) {
-	return []*report.Table{question.Placement()}, nil
-}
-
-func (s *session) growth(ctx context.Context) ([]*report.Table, error) {
-	sizes := []question.Size{{Shards: 1024, Members: 3}, {Shards: 8192, Members: 3}, {Shards: 65536, Members: 3}, {Shards: 1024, Members: 30}, {Shards: 1024, Members: 100}, {Shards: 1024, Members: 300}, {Shards: 1024, Members: 1000}}
-	if s.quick {
-		sizes = []question.Size{{Shards: 1024, Members: 3}, {Shards: 1024, Members: 30}}
-	}
-	t, err := question.Growth(ctx, s.places.Etcd, s.places.Run, sizes, s.progress.tell)
-	return []*report.Table{t}, err
-}
-
-func (s *session) cost(ctx context.Context) ([]*report.Table, error) {
-	d := "300ms"
-	if s.quick {
-		d = "20ms"
-	}
-	t, err := question.Cost(ctx, d)
-	return []*report.Table{t}, err
+	p, mistakes, proper, durability := s.lostLoad()
+	return []*report.Table{question.Lost(ctx, p, clients, durability, mistakes, proper)}, ctx.Err()
 }

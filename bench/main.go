@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenure-go/tenure/bench/internal/broker"
 	"github.com/tenure-go/tenure/bench/internal/embedded"
 	"github.com/tenure-go/tenure/bench/internal/report"
 	"github.com/tenure-go/tenure/bench/internal/servers"
@@ -20,6 +21,7 @@ import (
 
 type options struct {
 	quick     bool
+	full      bool
 	start     bool
 	addresses servers.Addresses
 	only      string
@@ -34,16 +36,18 @@ type options struct {
 
 func main() {
 	var o options
-	var etcd, redis, zookeeper string
-	flag.BoolVar(&o.quick, "quick", false, "about 30 s: fewer and shorter rounds, which is less to be believed")
-	flag.BoolVar(&o.start, "servers", false, "start Postgres, etcd, five Redis and ZooKeeper on this machine, by .ci/servers")
+	var etcd, redis, zookeeper, kafka string
+	flag.BoolVar(&o.quick, "quick", false, "half a minute: fewer and shorter rounds, which is less to be believed")
+	flag.BoolVar(&o.full, "full", false, "more and longer rounds, 1000 members, and Kafka's groups also at their defaults, which takes long")
+	flag.BoolVar(&o.start, "servers", false, "start Postgres, etcd, five Redis and ZooKeeper on this machine, by .ci/servers; and Kafka, by .ci/kafka, if Java and Maven are there")
 	flag.StringVar(&o.addresses.Postgres, "postgres", "", "`URL` of a Postgres; tables named bench_… are made and dropped there")
 	flag.StringVar(&etcd, "etcd", "", "`HOST:PORT,…` of an etcd cluster; without it one runs inside this process")
 	flag.StringVar(&redis, "redis", "", "`HOST:PORT,…` of independent Redis servers; five, for redsync on five")
 	flag.StringVar(&zookeeper, "zookeeper", "", "`HOST:PORT,…` of a ZooKeeper ensemble")
+	flag.StringVar(&kafka, "kafka", "", "`HOST:PORT,…` of Kafka brokers; without them kfake runs inside this process; topics and groups named bench-… are made and deleted")
 	flag.StringVar(&o.only, "only", "", "only questions whose names contain one of these, separated by commas: "+strings.Join(names(), ", "))
-	flag.IntVar(&o.rounds, "rounds", 3, "turns of each contender in a table of rates")
-	flag.IntVar(&o.trials, "trials", 5, "trials of each contender where processes are stopped and killed")
+	flag.IntVar(&o.rounds, "rounds", 0, "turns of each contender in a table of rates; 0: 3, or 2 with -quick and 5 with -full")
+	flag.IntVar(&o.trials, "trials", 0, "trials of each contender where ownership moves; 0: 3, or 1 with -quick and 10 with -full")
 	flag.IntVar(&o.shards, "shards", 2, "shards of Tenure's group where there are many accounts, in the rows that don't say")
 	flag.StringVar(&o.json, "json", "", "write the results to this `FILE`")
 	flag.StringVar(&o.html, "html", "", "write one page with plots to this `FILE`")
@@ -57,10 +61,11 @@ func main() {
 		}
 		return
 	}
-	if min(o.rounds, o.trials, o.shards) < 1 {
-		fmt.Fprintln(os.Stderr, "bench: rounds, trials and shards: want at least 1")
+	if min(o.rounds, o.trials, o.shards-1) < 0 || o.quick && o.full {
+		fmt.Fprintln(os.Stderr, "bench: -rounds and -trials: want at least 0; -shards: at least 1; -quick or -full, not both")
 		os.Exit(2)
 	}
+	o = o.withDefaults()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "bench: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
@@ -68,6 +73,13 @@ func main() {
 	o.addresses.Etcd, o.addresses.Redis, o.addresses.ZooKeeper = list(etcd), list(redis), list(zookeeper)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if kafka != "" {
+		var err error
+		if o.addresses.Kafka, err = broker.Dial(ctx, list(kafka)); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+	}
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -103,6 +115,14 @@ func run(ctx context.Context, o options) error {
 		}
 		defer stop()
 		o.addresses.Etcd = []string{endpoint}
+	}
+	if o.addresses.Kafka == nil {
+		fake, stop, err := broker.Fake()
+		if err != nil {
+			return err
+		}
+		defer stop()
+		o.addresses.Kafka = fake
 	}
 	places, hangUp, err := servers.Open(ctx, dir, o.addresses)
 	defer hangUp()

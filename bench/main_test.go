@@ -1,9 +1,16 @@
 package main
 
 import (
+	"database/sql"
 	"testing"
+	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+
+	"github.com/tenure-go/tenure/bench/internal/broker"
+	"github.com/tenure-go/tenure/bench/internal/rival"
+	"github.com/tenure-go/tenure/bench/internal/servers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -12,6 +19,34 @@ func TestWants(t *testing.T) {
 	for only, want := range map[string]bool{"": true, "zo": true, "hot,zombie": true, "hot": false} {
 		if got := (&session{options: options{only: only}}).wants("zombie"); got != want {
 			t.Errorf("-only %q: got %t, want %t", only, got, want)
+		}
+	}
+}
+
+// What is promised is what is planned, with a margin for a machine that is slower than most.
+func TestPlan(t *testing.T) {
+	fake := &broker.Broker{Fake: true, Least: broker.Least{Session: 2 * time.Second, NewSession: 2 * time.Second, NewBeat: 200 * time.Millisecond}}
+	for name, test := range map[string]struct {
+		options
+		atMost time.Duration
+	}{
+		"quick, of the 30 s that are promised": {options{quick: true}, 24 * time.Second},
+		"ordinary, of about two minutes":       {options{}, 110 * time.Second},
+	} {
+		test.shards = 2
+		test.addresses = servers.Addresses{Etcd: []string{"here"}, Kafka: fake}
+		s := &session{options: test.withDefaults(), places: &rival.Places{SQLite: &sql.DB{}, Etcd: &clientv3.Client{}, Kafka: fake}}
+		var sum time.Duration
+		for _, a := range asks {
+			d := s.planned(a.name)
+			if d == 0 && a.name != "placement" && a.name != "unsynced" {
+				t.Errorf("%s: %s is not planned", name, a.name)
+			}
+			t.Logf("%s: %s %s", name, a.name, d)
+			sum += d
+		}
+		if sum > test.atMost {
+			t.Errorf("%s: planned %s, want at most %s", name, sum, test.atMost)
 		}
 	}
 }

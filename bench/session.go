@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/tenure-go/tenure/bench/internal/question"
 	"github.com/tenure-go/tenure/bench/internal/report"
 	"github.com/tenure-go/tenure/bench/internal/rival"
 )
@@ -27,6 +27,7 @@ var asks = []struct {
 	ask  func(*session, context.Context) ([]*report.Table, error)
 }{
 	{"zombie", (*session).zombie},
+	{"moving", (*session).moving},
 	{"lost", (*session).lost},
 	{"hot", (*session).hot},
 	{"zipf", (*session).zipf},
@@ -59,6 +60,13 @@ func (s *session) wants(name string) bool {
 }
 
 func (s *session) askAll(ctx context.Context) error {
+	var total time.Duration
+	for _, a := range asks {
+		if s.wants(a.name) {
+			total += s.planned(a.name)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "planned: %s on a machine that has nothing else to do\n", total.Round(time.Second))
 	for _, a := range asks {
 		if !s.wants(a.name) {
 			continue
@@ -69,6 +77,7 @@ func (s *session) askAll(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
+		tables = slices.DeleteFunc(tables, func(t *report.Table) bool { return len(t.Rows) == 0 }) // ratios of contenders that are not here
 		for _, t := range tables {
 			report.WriteTable(os.Stdout, t)
 		}
@@ -78,15 +87,6 @@ func (s *session) askAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pace is how long a contender's turn is, and how many there are: quick, or to be believed.
-func (s *session) pace(quick, full time.Duration) question.Pace {
-	p := question.Pace{Rounds: s.rounds, Warm: full / 4, For: full, Told: s.progress.tell}
-	if s.quick {
-		p.Rounds, p.Warm, p.For = 2, quick/4, quick
-	}
-	return p
 }
 
 // progress shows what is being done, on a terminal in one line that changes.

@@ -36,7 +36,7 @@ type Instance struct {
 type Config struct {
 	Clients int
 	Rounds  int
-	Warm    time.Duration        // before each round, not measured
+	Warm    time.Duration        // at the start of each turn, not measured
 	For     time.Duration        // one contender's turn in a round
 	Pick    func(*rand.Rand) int // the account of a request
 	Told    func(string)         // progress; may be nil
@@ -87,8 +87,7 @@ func Run(ctx context.Context, c Config, cs []Contender) []Result {
 		for turn := range in {
 			e := in[(turn+round)%len(in)]
 			c.told(fmt.Sprintf("round %d of %d: %s", round+1, c.Rounds, e.Name))
-			c.turn(ctx, e, c.Warm, false)
-			e.Rates = append(e.Rates, c.turn(ctx, e, c.For, true))
+			e.Rates = append(e.Rates, c.turn(ctx, e))
 		}
 	}
 	for _, e := range in {
@@ -121,57 +120,62 @@ func (c Config) told(what string) {
 // grace is how long a request that is under way at the end of a turn may take.
 const grace = 10 * time.Second
 
-// turn runs all clients for d, lets them finish what they have begun, and returns the rate.
-func (c Config) turn(ctx context.Context, e *entrant, d time.Duration, record bool) float64 {
-	ctx, cancel := context.WithTimeout(ctx, d+grace)
+// turn runs all clients for Warm and For, lets them finish what they have begun, and returns the rate of what was answered after
+// Warm. Clients are not stopped between the two: those that wait for a lock would have to queue again.
+func (c Config) turn(ctx context.Context, e *entrant) float64 {
+	ctx, cancel := context.WithTimeout(ctx, c.Warm+c.For+grace)
 	defer cancel()
 	var (
-		wg     sync.WaitGroup
-		failed atomic.Int64
-		last   atomic.Int64 // reply, in nanoseconds since begun
-		stall  atomic.Int64
-		once   sync.Once
-		hists  = make([]*hdrhistogram.Histogram, c.Clients)
-		acked  = make([]int64, c.Clients)
-		begun  = time.Now()
-		end    = begun.Add(d)
+		wg      sync.WaitGroup
+		failed  atomic.Int64
+		counted atomic.Int64 // replies after Warm
+		last    atomic.Int64 // reply, in nanoseconds since warm
+		stall   atomic.Int64
+		once    sync.Once
+		hists   = make([]*hdrhistogram.Histogram, c.Clients)
+		acked   = make([]int64, c.Clients)
+		begun   = time.Now()
+		warm    = begun.Add(c.Warm)
+		end     = warm.Add(c.For)
 	)
 	for client := range c.Clients {
 		hists[client] = hdrhistogram.New(1, time.Minute.Microseconds(), 3)
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(client), uint64(begun.UnixNano())))
+			var mine int64
 			for now := time.Now(); now.Before(end); {
-				if err := e.Do(ctx, client, c.Pick(random)); err != nil {
+				err := e.Do(ctx, client, c.Pick(random))
+				then := time.Now()
+				if err != nil {
 					failed.Add(1)
 					once.Do(func() { e.fault(err) })
 				} else {
 					acked[client]++
 				}
-				then := time.Now()
-				since := then.Sub(begun).Nanoseconds()
-				if gap := since - last.Swap(since); gap > stall.Load() {
-					stall.Store(gap) // two at once may store the smaller of two long ones
+				if then.After(warm) {
+					if err == nil {
+						mine++
+					}
+					since := then.Sub(warm).Nanoseconds()
+					if gap := since - last.Swap(since); gap > stall.Load() {
+						stall.Store(gap) // two at once may store the smaller of two long ones
+					}
+					_ = hists[client].RecordValue(max(1, then.Sub(now).Microseconds())) // a minute is above grace
 				}
-				_ = hists[client].RecordValue(max(1, then.Sub(now).Microseconds())) // a minute is above grace
 				now = then
 			}
+			counted.Add(mine)
 		})
 	}
 	wg.Wait()
-	took := time.Since(begun)
-	if record {
-		e.Stall = max(e.Stall, time.Duration(stall.Load()))
-	}
-	var sum int64
+	took := time.Since(warm)
+	e.Stall = max(e.Stall, time.Duration(stall.Load()))
 	for client, n := range acked {
-		sum += n
-		if record {
-			e.Hist.Merge(hists[client])
-		}
+		e.Acked += n
+		e.Hist.Merge(hists[client])
 	}
-	e.Acked += sum
 	e.Failed += failed.Load()
-	return float64(sum) / took.Seconds()
+	return float64(counted.Load()) / took.Seconds()
 }
 
 func (e *entrant) fault(err error) {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -45,6 +46,28 @@ func TestRun_LostAndDoubledAreCounted(t *testing.T) {
 			t.Errorf("%s: got %d lost, %d doubled, %v, %d rates, want %+v", r.Name, r.Lost, r.Doubled, r.Err, len(r.Rates), want)
 		}
 	}
+}
+
+// What is answered while a contender warms up is in its balance, and in no rate and no latency.
+func TestRun_WarmUpIsNotMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var balance atomic.Int64
+		rs := Run(t.Context(), Config{Clients: 1, Rounds: 1, Warm: 100 * time.Millisecond, For: 50 * time.Millisecond, Pick: One}, []Contender{{
+			Name: "a millisecond each", Open: func(context.Context) (*Instance, error) {
+				return &Instance{
+					Do: func(context.Context, int, int) error {
+						time.Sleep(time.Millisecond)
+						balance.Add(1)
+						return nil
+					},
+					Sum: func(context.Context) (int64, error) { return balance.Load(), nil },
+				}, nil
+			},
+		}})
+		if r := rs[0]; r.Acked != 150 || r.Rates[0] != 1000 || r.Hist.TotalCount() != 50 || r.Lost != 0 || r.Doubled != 0 {
+			t.Errorf("got %d acknowledged, %g a second, %d latencies, %d lost, want 150, 1000, 50, 0", r.Acked, r.Rates[0], r.Hist.TotalCount(), r.Lost)
+		}
+	})
 }
 
 // A request that failed may have been applied or not: neither is a fault.

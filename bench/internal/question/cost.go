@@ -19,8 +19,8 @@ import (
 )
 
 // Cost is what the parts cost a request that has nothing to wait for: no server, one goroutine.
-// Each is run for d, in the form of go test's -benchtime.
-func Cost(ctx context.Context, d string) (*report.Table, error) {
+// Each is run for d, in the form of go test's -benchtime. Records of c are read besides, if there are any.
+func Cost(ctx context.Context, d string, c Consumption) (*report.Table, error) {
 	testing.Init() // registers the flag; a program has not
 	if err := flag.Set("test.benchtime", d); err != nil {
 		return nil, fmt.Errorf("question: %w", err)
@@ -28,7 +28,7 @@ func Cost(ctx context.Context, d string) (*report.Table, error) {
 	t := &report.Table{
 		ID: "cost", Plot: "ns", Log: true,
 		Question:   "What do the parts cost a request that lands on its owner and waits for nothing?",
-		Conditions: "In memory (cas/memkv), one goroutine, no I/O. A channel's round trip is there to compare with.",
+		Conditions: "In memory (cas/memkv), one goroutine, no I/O. A channel's round trip is there to compare with. Kafka's records come over loopback, in batches, from 8 partitions.",
 		Columns:    []report.Column{{Key: "ns", Name: "ns"}, {Key: "bytes", Name: "bytes"}, {Key: "allocations", Name: "allocations"}},
 	}
 	store := memkv.New()
@@ -79,7 +79,9 @@ func Cost(ctx context.Context, d string) (*report.Table, error) {
 		row.Set("allocations", float64(r.AllocsPerOp()))
 		t.Rows = append(t.Rows, row)
 	}
-	return t, nil
+	rows, err := c.rows(ctx)
+	t.Rows = append(t.Rows, rows...)
+	return t, err
 }
 
 type command = writer.Cmd[int, int64]

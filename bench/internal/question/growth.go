@@ -21,6 +21,11 @@ import (
 // Size is one point of growth.
 type Size struct{ Shards, Members int }
 
+// Planned is about how long it takes, with the end of the group, on a machine that has nothing else to do.
+func (s Size) Planned() time.Duration {
+	return 1500*time.Millisecond + time.Duration(s.Shards)*80*time.Microsecond + time.Duration(s.Members)*25*time.Millisecond
+}
+
 // counted counts what a node asks of its store, and what it is told.
 type counted struct {
 	cas.Store
@@ -135,13 +140,14 @@ func grow(ctx context.Context, client *clientv3.Client, name string, size Size) 
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	// All at once: to leave one by one would have each hand over to those that are left.
+	// All at once: to leave one by one would have each hand over to those that are left. Stores are closed last: a node whose store is
+	// gone waits for it until its drain is over.
 	forget(client, group)
 	cancel()
+	wg.Wait()
 	for _, s := range stores {
 		_ = s.Close()
 	}
-	wg.Wait()
 	return row, err
 }
 

@@ -48,13 +48,30 @@ func try(ctx context.Context, what string, kinds []zombie.Kind, n, together int,
 	return all
 }
 
+// skip takes those kinds away whose sessions are longer than most, and returns rows that say so.
+func skip(kinds []zombie.Kind, longest time.Duration) (rest []zombie.Kind, rows []report.Row) {
+	for _, k := range kinds {
+		if k.TTL <= longest {
+			rest = append(rest, k)
+			continue
+		}
+		row := report.Row{Name: k.Name, Ours: k.Ours, Note: fmt.Sprintf("the shortest session that this broker allows is %s: -full waits for it", k.TTL)}
+		row.Say("trials", "not run")
+		row.Set("ttl", k.TTL.Seconds())
+		row.Say("killed", "not run")
+		rows = append(rows, row)
+	}
+	return rest, rows
+}
+
 // Zombie is the table that matters most: what does the resource admit of a holder that was stopped?
-func Zombie(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, n int, durability string, told func(string)) *report.Table {
+func Zombie(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, longest time.Duration, n int, durability string, told func(string)) *report.Table {
+	kinds, skipped := skip(kinds, longest)
 	t := &report.Table{
 		ID: "zombie", Plot: "stale",
 		Question: "A holder is stopped past its TTL, another takes over and writes, the first goes on and sends its write. Is it admitted?",
-		Conditions: fmt.Sprintf("%s. Two processes, SIGSTOP and SIGCONT, TTL %s, %d trials each. The first one's last look at its lock, where it has one, said that all is well.",
-			durability, zombie.TTL, n),
+		Conditions: fmt.Sprintf("%s. Two processes, SIGSTOP and SIGCONT, TTL %s unless a row says otherwise, %s each. The first one's last look at its lock, where it has one, said that all is well.",
+			durability, zombie.TTL, plural(n, "trial")),
 		Columns: []report.Column{
 			{Key: "trials", Name: "trials"},
 			{Key: "stale", Name: "stale writes admitted", Safety: true},
@@ -87,6 +104,7 @@ func Zombie(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, n int, du
 		row.Say("told", strings.Join(slices.Compact(says), "; "))
 		t.Rows = append(t.Rows, row)
 	}
+	t.Rows = append(t.Rows, skipped...)
 	return t
 }
 
@@ -103,8 +121,12 @@ func brief(told string) string {
 	switch {
 	case told == "ok":
 		return "ok"
+	case strings.HasPrefix(told, "zombie: written"):
+		return "ok, then its offset refused"
 	case strings.Contains(told, "terminating connection") || strings.Contains(told, "conn closed") || strings.Contains(told, "unexpected EOF"):
 		return "refused: session ended"
+	case strings.Contains(told, "has been consumed up to"):
+		return "refused: position passed"
 	case strings.HasPrefix(told, "fence"), strings.Contains(told, "fenced"), strings.Contains(told, "sealed"):
 		return "refused: fenced"
 	case strings.Contains(told, "conflict"), strings.Contains(told, "version"):
@@ -114,14 +136,22 @@ func brief(told string) string {
 	}
 }
 
+// Trials of a killed holder wait, mostly; those of one that leaves are over in moments, and would disturb each other.
+const (
+	KilledTogether   = 8
+	ReleasedTogether = 2
+)
+
 // Succession is how long nobody can write when a holder is killed, or gives up in good order.
-func Succession(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, n int, durability string, told func(string)) *report.Table {
+func Succession(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, longest time.Duration, n int, durability string, told func(string)) *report.Table {
+	kinds, skipped := skip(kinds, longest)
 	t := &report.Table{
 		ID: "succession", Plot: "killed", Log: true,
 		Question: "The holder is killed, or gives up in good order, while another waits: how long until that one has written?",
-		Conditions: fmt.Sprintf("%s. Two processes, TTL %s, %d trials each, a few at a time. Tenure's good order is a whole node that leaves.",
-			durability, zombie.TTL, n),
+		Conditions: fmt.Sprintf("%s. Two processes, TTL %s unless a row says otherwise, %s each, a few at a time. Tenure's good order is a whole node that leaves.",
+			durability, zombie.TTL, plural(n, "trial")),
 		Columns: []report.Column{
+			{Key: "ttl", Name: "TTL s"},
 			{Key: "killed", Name: "killed: median s"},
 			{Key: "killed_max", Name: "max s"},
 			{Key: "released", Name: "good order: median ms"},
@@ -129,13 +159,14 @@ func Succession(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, n int
 		},
 	}
 	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k zombie.Kind) bool { return !k.Holds() })
-	killed := try(ctx, "killed", kinds, n, 4, told, s.Kill)
-	released := try(ctx, "released", kinds, n, 2, told, s.Release)
+	killed := try(ctx, "killed", kinds, n, KilledTogether, told, s.Kill)
+	released := try(ctx, "released", kinds, n, ReleasedTogether, told, s.Release)
 	for i, tr := range killed {
 		if tr.err == nil {
 			tr.err = released[i].err
 		}
 		row := newRow(tr)
+		row.Set("ttl", tr.kind.TTL.Seconds())
 		spread := func(tr trials, unit time.Duration, key string) {
 			var v []float64
 			for _, o := range tr.outcomes {
@@ -149,5 +180,6 @@ func Succession(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, n int
 		spread(released[i], time.Millisecond, "released")
 		t.Rows = append(t.Rows, row)
 	}
+	t.Rows = append(t.Rows, skipped...)
 	return t
 }

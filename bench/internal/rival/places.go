@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tenure-go/tenure/bench/internal/broker"
 	"github.com/tenure-go/tenure/bench/internal/measure"
 )
 
@@ -26,6 +27,7 @@ type Places struct {
 	Etcd      *clientv3.Client
 	Redis     []*redis.Client // independent servers
 	ZooKeeper []string        // one ensemble's addresses
+	Kafka     *broker.Broker
 
 	Run  string // tells the names of this run from those of another on the same servers: [a-z0-9]+
 	made atomic.Int64

@@ -56,6 +56,10 @@ func Facts(ctx context.Context, dir string, p *rival.Places) []report.Fact {
 	if len(p.ZooKeeper) > 0 {
 		add("ZooKeeper", fmt.Sprintf("%d server(s), forceSync as by default (yes)", len(p.ZooKeeper)), nil)
 	}
+	if p.Kafka != nil {
+		value, err := p.Kafka.Fact(ctx)
+		add("Kafka", value, err)
+	}
 	return facts
 }
 

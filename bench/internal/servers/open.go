@@ -20,7 +20,7 @@ import (
 
 // Open connects to what a names, and opens a SQLite database under dir. The caller calls hangUp, also after an error.
 func Open(ctx context.Context, dir string, a Addresses) (p *rival.Places, hangUp func(), err error) {
-	p = &rival.Places{ZooKeeper: a.ZooKeeper, Run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
+	p = &rival.Places{ZooKeeper: a.ZooKeeper, Kafka: a.Kafka, Run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
 	var closers []func()
 	hangUp = func() {
 		for _, f := range closers {

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/tenure-go/tenure/bench/internal/broker"
 )
 
 // Addresses are where the servers listen; "" and nil are none.
@@ -19,24 +21,24 @@ type Addresses struct {
 	Etcd      []string
 	Redis     []string
 	ZooKeeper []string
-	Kafka     []string
-	Ours      bool // started by Start: their settings may be changed
+	Kafka     *broker.Broker // nil: none
+	Ours      bool           // started by Start: their settings may be changed
 }
 
 // redisNodes is how many independent Redis servers redsync is measured on.
 const redisNodes = 5
 
 // Start runs the servers of this machine's installed programs by the repository's .ci/servers, with their data under
-// dir, until stop is called. On error nothing is left running.
+// dir, until stop is called. Kafka is among them if Java and Maven are installed, by .ci/kafka. On error nothing is left running.
 func Start(ctx context.Context, dir string) (a Addresses, stop func(), err error) {
-	script, err := script(ctx)
+	scripts, err := scripts(ctx)
 	if err != nil {
 		return Addresses{}, nil, err
 	}
-	var started []string
+	var stops []func()
 	stop = func() {
-		for _, d := range started {
-			_ = exec.Command("bash", script, "stop", d).Run()
+		for _, f := range stops {
+			f()
 		}
 	}
 	defer func() {
@@ -44,16 +46,16 @@ func Start(ctx context.Context, dir string) (a Addresses, stop func(), err error
 			stop()
 		}
 	}()
-	start := func(name string, servers ...string) (map[string]string, error) {
-		d := filepath.Join(dir, name)
-		started = append(started, d)
+	start := func(script, name string, servers ...string) (map[string]string, error) {
+		script, d := filepath.Join(scripts, script), filepath.Join(dir, name)
+		stops = append(stops, func() { _ = exec.Command("bash", script, "stop", d).Run() })
 		out, err := exec.CommandContext(ctx, "bash", append([]string{script, "start", d}, servers...)...).CombinedOutput()
 		if err != nil {
-			return nil, fmt.Errorf("servers: start %s: %w\n%s", strings.Join(servers, ", "), err, out)
+			return nil, fmt.Errorf("servers: start %s: %w\n%s", name, err, out)
 		}
 		return environment(filepath.Join(d, "env"))
 	}
-	env, err := start("first", "postgres", "etcd", "redis", "zookeeper")
+	env, err := start("servers", "first", "postgres", "etcd", "redis", "zookeeper")
 	if err != nil {
 		return Addresses{}, nil, err
 	}
@@ -62,24 +64,41 @@ func Start(ctx context.Context, dir string) (a Addresses, stop func(), err error
 		ZooKeeper: []string{env["TENURE_TEST_ZOOKEEPER"]}, Ours: true,
 	}
 	for n := 2; n <= redisNodes; n++ {
-		env, err := start(fmt.Sprint("redis-", n), "redis")
+		env, err := start("servers", fmt.Sprint("redis-", n), "redis")
 		if err != nil {
 			return Addresses{}, nil, err
 		}
 		a.Redis = append(a.Redis, env["TENURE_TEST_REDIS"])
 	}
+	// Without Kafka there are still the others: it needs more than Debian's packages.
+	if missing := lacks("java", "mvn"); missing != "" {
+		fmt.Fprintf(os.Stderr, "no Kafka: %s is not installed\n", missing)
+	} else if env, err := start("kafka", "kafka"); err != nil {
+		fmt.Fprintln(os.Stderr, "no Kafka:", err)
+	} else if a.Kafka, err = broker.Dial(ctx, strings.Split(env["TENURE_TEST_KAFKA"], ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "no Kafka:", err)
+	}
 	return a, stop, nil
 }
 
-// script finds .ci/servers at the top of the repository, which the working directory is in.
-func script(ctx context.Context) (string, error) {
+func lacks(programs ...string) string {
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			return p
+		}
+	}
+	return ""
+}
+
+// scripts finds .ci at the top of the repository, which the working directory is in.
+func scripts(ctx context.Context) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("servers: %w", err)
 	}
 	for ctx.Err() == nil {
-		path := filepath.Join(dir, ".ci", "servers")
-		if _, err := os.Stat(path); err == nil {
+		path := filepath.Join(dir, ".ci")
+		if _, err := os.Stat(filepath.Join(path, "servers")); err == nil {
 			return path, nil
 		}
 		if dir == filepath.Dir(dir) {

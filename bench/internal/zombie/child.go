@@ -16,6 +16,7 @@ import (
 type spec struct {
 	Kind      string
 	Name      string // of the balance, and of the lock
+	Run       string // what names on a broker begin with
 	Addresses servers.Addresses
 	SQLite    string // file
 }

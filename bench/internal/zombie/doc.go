@@ -17,11 +17,11 @@ package zombie
 
 import "time"
 
-// TTL is what all leases and sessions are set to.
+// TTL is what all leases and sessions are set to, unless a server allows only more.
 const TTL = 2 * time.Second
 
-// patience is how long a stopped holder stays stopped while the second can't get in.
-const patience = 4 * TTL
+// Patience is for how many TTLs a stopped holder stays stopped while the second can't get in.
+const Patience = 4
 
 // Env names the environment variable by which a child knows that it is one.
 const Env = "TENURE_BENCH_HOLDER"

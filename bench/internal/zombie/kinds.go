@@ -3,6 +3,8 @@ package zombie
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/tenure-go/tenure/bench/internal/servers"
 )
@@ -13,7 +15,9 @@ type Kind struct {
 	Ours   bool
 	Misuse bool
 	Note   string
-	onEtcd bool // the balance is a key of etcd
+	TTL    time.Duration // of the lease or session
+	onEtcd bool          // the balance is a key of etcd
+	topic  bool          // it holds a partition of a topic, and what it writes comes of a record
 	needs  func(servers.Addresses) bool
 	lock   func(*locked, spec) error // one of a lock and a database
 	open   func(context.Context, *database, spec) (holder, error)
@@ -65,14 +69,23 @@ func Kinds(a servers.Addresses) []Kind {
 			open: func(_ context.Context, d *database, s spec) (holder, error) { return unfenced(d, s) },
 		},
 	}
+	if a.Kafka != nil { // rivals before Tenure
+		all = slices.Insert(all, slices.IndexFunc(all, func(k Kind) bool { return k.Ours }), consumers(a.Kafka)...)
+	}
 	var kinds []Kind
 	for _, k := range all {
+		if k.TTL == 0 {
+			k.TTL = TTL
+		}
 		if k.needs == nil || k.needs(a) {
 			kinds = append(kinds, k)
 		}
 	}
 	return kinds
 }
+
+// Tolerable is the longest TTL that is waited for in a run that is not to take long. Kafka's default of 45 s is not.
+const Tolerable = 10 * time.Second
 
 // open makes the holder that s names.
 func open(ctx context.Context, s spec) (holder, error) {

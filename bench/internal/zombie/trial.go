@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 type Stage struct {
 	addresses servers.Addresses
 	sqlite    string
+	run       string // tells this run's topics and groups from another's
 	database  *database
 	store     *etcdkv.Store
 	close     []func()
@@ -23,7 +25,7 @@ type Stage struct {
 
 // NewStage prepares the balances' table. SQLite's file is under dir.
 func NewStage(ctx context.Context, dir string, a servers.Addresses) (*Stage, error) {
-	s := &Stage{addresses: a, sqlite: filepath.Join(dir, "zombie.db")}
+	s := &Stage{addresses: a, sqlite: filepath.Join(dir, "zombie.db"), run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
 	d, err := openDatabase(ctx, spec{Addresses: a, SQLite: s.sqlite})
 	if err != nil {
 		return nil, err
@@ -63,30 +65,36 @@ type Outcome struct {
 }
 
 // pair is the two processes of a trial.
-type pair struct{ first, second *process }
+type pair struct {
+	first, second *process
+	topic         func() // drops it; nil: none
+}
 
-func (s *Stage) pair(ctx context.Context, k Kind, name string) (pair, error) {
+func (s *Stage) pair(ctx context.Context, k Kind, name string) (p pair, err error) {
 	if err := s.database.start(ctx, name); err != nil {
 		return pair{}, err
 	}
-	sp := spec{Kind: k.Name, Name: name, Addresses: s.addresses, SQLite: s.sqlite}
-	first, err := spawn(sp)
-	if err != nil {
-		return pair{}, err
+	if k.topic {
+		drop, err := fill(ctx, s.addresses.Kafka, topicOf(s.run, name))
+		if err != nil {
+			return pair{}, err
+		}
+		p.topic = drop
 	}
-	second, err := spawn(sp)
-	if err != nil {
-		first.end()
-		return pair{}, err
+	sp := spec{Kind: k.Name, Name: name, Run: s.run, Addresses: s.addresses, SQLite: s.sqlite}
+	for _, child := range []**process{&p.first, &p.second} {
+		if *child, err = spawn(sp); err != nil {
+			p.end()
+			return pair{}, err
+		}
 	}
-	p := pair{first, second}
-	for _, child := range []*process{first, second} {
+	for _, child := range []*process{p.first, p.second} {
 		if _, err := child.answer(ctx, time.Minute); err != nil {
 			p.end()
 			return pair{}, err
 		}
 	}
-	if balance, err := first.ask(ctx, "acquire", time.Minute); err != nil || balance != "0" {
+	if balance, err := p.first.ask(ctx, "acquire", time.Minute); err != nil || balance != "0" {
 		p.end()
 		return pair{}, fmt.Errorf("zombie: first acquire: balance %q: %w", balance, errors.Join(err))
 	}
@@ -94,8 +102,14 @@ func (s *Stage) pair(ctx context.Context, k Kind, name string) (pair, error) {
 }
 
 func (p pair) end() {
-	p.first.end()
-	p.second.end()
+	for _, child := range []*process{p.first, p.second} {
+		if child != nil {
+			child.end()
+		}
+	}
+	if p.topic != nil {
+		p.topic()
+	}
 }
 
 func (s *Stage) balance(ctx context.Context, k Kind, name string) (balance int64, err error) {
@@ -121,7 +135,7 @@ func (s *Stage) Pause(ctx context.Context, k Kind, name string) (o Outcome, err 
 	if err := p.first.send("write 1"); err != nil { // read when it goes on
 		return o, err
 	}
-	_, err = p.second.ask(ctx, "acquire", patience)
+	_, err = p.second.ask(ctx, "acquire", Patience*k.TTL)
 	if errors.Is(err, errSlow) {
 		o.Blocked = true
 	} else if err == nil {
@@ -171,7 +185,7 @@ func (s *Stage) replace(ctx context.Context, k Kind, name string, end func(pair)
 	if err := end(p); err != nil {
 		return o, err
 	}
-	if _, err := p.second.answer(ctx, time.Minute); err != nil {
+	if _, err := p.second.answer(ctx, time.Minute+k.TTL); err != nil {
 		return o, fmt.Errorf("zombie: second: %w", err)
 	}
 	_, err = p.second.ask(ctx, "write 100", time.Minute)
