@@ -5,15 +5,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tenure-go/tenure/internal/integration/etcdtest"
 )
@@ -66,10 +63,10 @@ func benchKill(b *testing.B, ttl, session time.Duration, tuned bool) {
 				o.Timeout = ttl
 			case byKIP848:
 				if tuned {
-					br.groupTimeouts(o.Group, session)
+					br.groupTimes(o.Group, session, session/10)
 				}
 			}
-			d.kill(b, o)
+			d.kill(b, br, o)
 		}
 		turn++
 		for i := range ratios {
@@ -118,29 +115,8 @@ func (b *brokers) steady(topic string) (stop func()) {
 	}
 }
 
-// groupTimeouts sets what KIP-848 has as configuration of a group.
-func (b *brokers) groupTimeouts(group string, session time.Duration) {
-	b.t.Helper()
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	res := kmsg.NewIncrementalAlterConfigsRequestResource()
-	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
-	for name, d := range map[string]time.Duration{"consumer.session.timeout.ms": session, "consumer.heartbeat.interval.ms": session / 10} {
-		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		c.Name, c.Op, c.Value = name, kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr(strconv.FormatInt(d.Milliseconds(), 10))
-		res.Configs = append(res.Configs, c)
-	}
-	req.Resources = append(req.Resources, res)
-	resp, err := req.RequestWith(b.t.Context(), b.client())
-	if err == nil {
-		err = kerr.ErrorForCode(resp.Resources[0].ErrorCode)
-	}
-	if err != nil {
-		b.t.Fatalf("set the timeouts of group %s: %v", group, err)
-	}
-}
-
 // kill has two processes share the topic, kills one, and waits until the other has all.
-func (d *death) kill(b *testing.B, o memberOrders) {
+func (d *death) kill(b *testing.B, br *brokers, o memberOrders) {
 	b.Helper()
 	e := &Effects{parts: make(map[int32]*effect)}
 	addr, stop := e.serve(b)
@@ -162,6 +138,9 @@ func (d *death) kill(b *testing.B, o memberOrders) {
 		n := e.shares()
 		return n["stays"] == orders.Shards/2 && n["dies"] == orders.Shards/2
 	})
+	if d.kind != byTenure {
+		br.mustBe(o.Group, d.kind == byKIP848)
+	}
 	// The next sign of life may be due now or only then: the kill comes at any moment in between.
 	moment := time.Now().Add(rand.N(o.Timeout / 3))
 	awaited("the moment", func() bool { return time.Now().After(moment) })

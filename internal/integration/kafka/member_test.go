@@ -93,7 +93,7 @@ func (o memberOrders) consume(ctx context.Context, d *database) error {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()), kgo.DisableAutoCommit(),
 	}
 	if o.Kind == byKIP848 {
-		opts = append(opts, kgo.GroupProtocol("consumer")) // its timeouts are the group's configuration
+		opts = append(opts, kgo.ServerSideBalancer()) // its timeouts are the group's configuration
 	}
 	if o.Tuned {
 		opts = append(opts, kgo.SessionTimeout(o.Timeout), kgo.HeartbeatInterval(o.Timeout/10), kgo.FetchMaxWait(20*time.Millisecond))
