@@ -45,7 +45,12 @@ func largeSchedule(w *world) {
 	w.after(w.between(0, 2*time.Second), w.act)
 	w.run(w.between(3*time.Second, 15*time.Second))
 	w.relieve()
-	w.took = w.settle(2 * time.Minute)
+	limit := 2 * time.Minute
+	if w.base.NeverForce {
+		// A handler that is stuck keeps its shard for up to 25 s, and its turn among those that may move at a time, which are a 64th of all.
+		limit += 64 * 25 * time.Second
+	}
+	w.took = w.settle(limit)
 	w.run(w.now + 2*w.base.TTL)
 	w.sameViews()
 }
