@@ -49,8 +49,8 @@ const defaultTable = "tenure_receipt"
 //
 // MySQL and MariaDB: InnoDB. Autocommit is turned off while a transaction runs, and restored, because a
 // deadlock (1213) rolls the transaction back, and what follows would commit by itself. A function that goes on
-// after that is refused at the commit. DDL and LOCK TABLES commit implicitly, so don't use them. That costs four
-// round trips.
+// after that is refused at the commit. DDL and LOCK TABLES commit implicitly, so don't use them. That costs five
+// round trips, one of them because the driver's own commit obeys no context.
 //
 // SQLite: give writers a busy timeout, and let transactions take the write lock when they begin (for
 // modernc.org/sqlite "_pragma=busy_timeout(5000)&_txlock=immediate" in the DSN). One that reads before it writes
@@ -96,7 +96,13 @@ func New(db *sql.DB, d Dialect, c Config) (*DB, error) {
 // Errors, by what they say of the outcome:
 //   - not applied: fn's; the database's refusal; cas.ErrContended after too many; ctx's before a commit was sent.
 //   - uncertain: cas.ErrUncertain, of a commit whose reply was lost, which is never tried again; and
-//     if fn has ended the transaction itself.
+//     if fn has ended the transaction itself, by Commit or by text, whatever it returns; but for the guard of a fence, which
+//     rolls back when it refuses, and is known to.
+//
+// It is not seen if fn ends the transaction by text and then begins another or loses the connection; returns a deadlock's error
+// on MySQL, or on SQLite its context's, after a commit of its own; or returns nil after that on Postgres, where Retry goes
+// on and commits nothing (pgxcas sees it). On MySQL, fn must return the error of a deadlock (1213) that it meets: kept quiet, that
+// looks like a commit of its own, and is uncertain.
 func (r *DB) Retry(ctx context.Context, fn func(*sql.Tx) error) error {
 	return attempt.Do(ctx, r.effort(), "", r.begin(r.c.Tx), nil, inTx(fn))
 }
@@ -150,7 +156,8 @@ func (r *DB) Resolve(ctx context.Context, id string) (cas.Outcome, error) {
 // say. It is at least a minute.
 //
 // Then it deletes, by an index, in transactions of 128. On an error, or when ctx ends, it stops; what it has
-// deleted stays deleted and counts, and another Sweep goes on from there.
+// deleted stays deleted and counts, and another Sweep goes on from there. What a commit has deleted whose reply was lost is
+// not counted.
 func (r *DB) Sweep(ctx context.Context, age time.Duration) (deleted int, err error) {
 	return attempt.Sweep(ctx, r.effort(), r.receipts, age, r.begin(r.plain()))
 }

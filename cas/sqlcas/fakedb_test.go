@@ -176,10 +176,15 @@ func (c *fakeConn) on() *fakeState {
 }
 
 func (c *fakeConn) ExecContext(_ context.Context, stmt string, args []driver.NamedValue) (driver.Result, error) {
+	if stmt == "COMMIT" { // as text, which obeys a context: on MySQL
+		return driver.RowsAffected(0), c.Commit()
+	}
 	n := int64(0)
 	err := c.step(stmt, func() error {
 		s := c.on()
 		switch {
+		case stmt == "ROLLBACK":
+			c.tx = nil
 		case strings.HasPrefix(stmt, "INSERT"):
 			id := args[0].Value.(string)
 			if s.receipts[id] == "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/sqlcas"
+	"github.com/tenure-go/tenure/internal/boundtx"
 )
 
 func add(ctx context.Context, tx *sql.Tx, n int64) error {
@@ -207,22 +208,29 @@ func TestRetryContextHasEnded(t *testing.T) {
 	}
 }
 
-// An error that says "not applied" by itself, as a fence's does, which rolls back before it returns it, is
-// taken at its word; any other that comes with an ended transaction is not.
+// A guard that was refused rolls back, and vouches for that transaction. No other error does, whatever it says of itself.
 func TestRetryFunctionEndsTheTransaction(t *testing.T) {
+	guard := func(tx *sql.Tx, err error) error {
+		return fmt.Errorf("guard: %w", &boundtx.GivenUp{Tx: tx, Err: err})
+	}
+	elsewhere := func(*sql.Tx, error) error { return guard(new(sql.Tx), cas.ErrContended) }
+	itself := func(_ *sql.Tx, err error) error { return err }
 	for _, test := range []struct {
 		end  func(*sql.Tx) error
+		says func(*sql.Tx, error) error
 		err  error
 		want cas.Outcome
 		ran  int
 	}{
-		{(*sql.Tx).Rollback, cas.ErrContended, cas.NotApplied, 1},
-		{(*sql.Tx).Rollback, fmt.Errorf("%w: %w", cas.ErrContended, stateError("40001")), cas.Applied, 2},
-		{(*sql.Tx).Rollback, errors.New("boom"), cas.Uncertain, 1},
-		{(*sql.Tx).Commit, errors.New("boom"), cas.Uncertain, 1},
-		{(*sql.Tx).Commit, stateError("40001"), cas.Uncertain, 1},
-		{(*sql.Tx).Commit, nil, cas.Uncertain, 1},
-		{(*sql.Tx).Rollback, nil, cas.Uncertain, 1},
+		{(*sql.Tx).Rollback, guard, cas.ErrContended, cas.NotApplied, 1},
+		{(*sql.Tx).Rollback, guard, fmt.Errorf("%w: %w", cas.ErrContended, stateError("40001")), cas.Applied, 2},
+		{(*sql.Tx).Commit, elsewhere, nil, cas.Uncertain, 1},
+		{(*sql.Tx).Commit, itself, sqlcas.ErrMissing, cas.Uncertain, 1},
+		{(*sql.Tx).Rollback, itself, errors.New("boom"), cas.Uncertain, 1},
+		{(*sql.Tx).Commit, itself, errors.New("boom"), cas.Uncertain, 1},
+		{(*sql.Tx).Commit, itself, stateError("40001"), cas.Uncertain, 1},
+		{(*sql.Tx).Commit, itself, nil, cas.Uncertain, 1},
+		{(*sql.Tx).Rollback, itself, nil, cas.Uncertain, 1},
 	} {
 		for _, d := range []sqlcas.Dialect{sqlcas.Postgres, sqlcas.MySQL} {
 			ran := 0
@@ -234,7 +242,7 @@ func TestRetryFunctionEndsTheTransaction(t *testing.T) {
 				if err := test.end(tx); err != nil {
 					t.Error(err)
 				}
-				return test.err
+				return test.says(tx, test.err)
 			})
 			if d == sqlcas.MySQL && test.want == cas.Applied {
 				continue // the state is Postgres's

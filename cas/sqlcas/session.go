@@ -20,19 +20,14 @@ type session struct {
 	d       Dialect
 	conn    *sql.Conn
 	tx      *sql.Tx
-	bound   *boundtx.Tie
+	tie     *boundtx.Tie
 	altered bool // the connection's autocommit is to be restored
-	over    bool // committed or rolled back, or tried to
-	clean   bool // and the server agreed: the connection may be used again
 }
 
-// On MySQL: settings of the connection, and a savepoint that is gone once the server has rolled back or
-// committed behind the function's back.
+// On MySQL: settings of the connection.
 const (
 	noAutocommit   = "SET @tenure_autocommit = @@autocommit, autocommit = 0"
 	autocommit     = "SET autocommit = @tenure_autocommit"
-	savepoint      = "SAVEPOINT tenure_tx"
-	endSavepoint   = "RELEASE SAVEPOINT tenure_tx"
 	restoreTimeout = 5 * time.Second
 )
 
@@ -43,7 +38,7 @@ func begin(ctx context.Context, db *sql.DB, d Dialect, opts sql.TxOptions) (_ *s
 	if err != nil {
 		return nil, err
 	}
-	s := &session{d: d, conn: conn, over: true}
+	s := &session{d: d, conn: conn}
 	defer func() {
 		if err != nil {
 			s.Close(ctx)
@@ -55,15 +50,10 @@ func begin(ctx context.Context, db *sql.DB, d Dialect, opts sql.TxOptions) (_ *s
 			return nil, err
 		}
 	}
-	if s.tx, s.bound, err = boundtx.Begin(ctx, conn, &opts); err != nil {
+	if s.tx, s.tie, err = boundtx.Begin(ctx, conn, d, &opts); err != nil {
 		return nil, err
 	}
-	s.over, s.querier = false, querier{s.tx}
-	if d == dialect.MySQL {
-		if _, err := s.tx.ExecContext(ctx, savepoint); err != nil {
-			return nil, err
-		}
-	}
+	s.querier = querier{s.tx}
 	return s, nil
 }
 
@@ -76,56 +66,34 @@ var errSwallowed = errors.New("the transaction had failed, and its function went
 
 // Commit implements attempt.Session.
 func (s *session) Commit(ctx context.Context) (attempt.Fate, error) {
-	if s.d == dialect.MySQL {
-		if fate, err := s.whole(ctx); err != nil {
-			return fate, err
+	if replaced, err := s.tie.Whole(ctx); err != nil {
+		fate := s.Rollback(err)
+		switch {
+		case replaced:
+			return attempt.Ended, fmt.Errorf("%w: %w", errReplaced, err)
+		case fate == attempt.Ended:
+			err = attempt.ErrEnded
 		}
+		return fate, err
 	}
-	if s.bound.Release() {
-		return attempt.RolledBack, context.Cause(ctx)
-	}
-	s.over = true
-	stop := context.AfterFunc(ctx, s.bound.End)
-	defer stop()
-	err := s.tx.Commit()
-	s.clean = err == nil
-	if err == nil {
-		return attempt.Committed, nil
-	}
-	s.forget()
+	sent, err := s.tie.Commit(ctx)
 	switch {
+	case err == nil:
+		return attempt.Committed, nil
+	case !sent:
+		return s.Rollback(nil), err
 	case s.d.FaultOf(err) != dialect.NoWord:
 		return attempt.RolledBack, err
 	case ctx.Err() != nil:
 		// The driver knows only that the bound was cut; or database/sql has rolled back before the COMMIT was sent, and says
 		// sql.ErrTxDone, which is not the function's doing.
-		return attempt.Lost, fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	case errors.Is(err, sql.ErrTxDone):
+		return attempt.Lost, fmt.Errorf("%w: %w", boundtx.Reason(ctx), err)
+	case errors.Is(err, sql.ErrTxDone), s.d.NoTransaction(err):
 		return attempt.Ended, attempt.ErrEnded
 	case s.swallowed(ctx, err):
 		return attempt.RolledBack, fmt.Errorf("%w: %w", errSwallowed, err)
 	}
 	return attempt.Lost, err
-}
-
-// whole fails unless this is still the transaction that was begun. MySQL rolls back by itself on a deadlock
-// (1213), and on a lock wait timeout (1205) where so configured, and goes on as if nothing had happened. With
-// autocommit off, what a function does that has swallowed the error is at least not committed one by one,
-// and the savepoint being gone tells. Elsewhere a failed transaction refuses what follows.
-func (s *session) whole(ctx context.Context) (attempt.Fate, error) {
-	_, err := s.tx.ExecContext(ctx, endSavepoint)
-	if err == nil {
-		return attempt.Committed, nil
-	}
-	_, dead := s.tx.ExecContext(ctx, "DO 0")
-	fate := s.Rollback()
-	if dead == nil {
-		return attempt.Ended, fmt.Errorf("%w: %w", errReplaced, err)
-	}
-	if fate == attempt.Ended {
-		err = attempt.ErrEnded
-	}
-	return fate, err
 }
 
 // swallowed reports whether err is the driver's word for a COMMIT that the server has answered with ROLLBACK,
@@ -139,32 +107,14 @@ func (s *session) swallowed(ctx context.Context, err error) bool {
 	return dead == nil
 }
 
-// forget ends a transaction of SQLite whose COMMIT was refused because of others: it stays open there, but
-// database/sql takes it for ended. Not every driver sees to this.
-func (s *session) forget() {
-	if s.d == dialect.SQLite {
-		_, _ = s.conn.ExecContext(context.Background(), "ROLLBACK") // fails if the driver did
-	}
-}
-
 // Rollback implements attempt.Session.
-func (s *session) Rollback() attempt.Fate {
-	if s.over {
-		return attempt.RolledBack
-	}
-	s.over = true
-	if s.bound.Release() {
-		return attempt.RolledBack // and the connection is in who knows what state
-	}
-	timeout := time.AfterFunc(boundtx.RollbackTimeout, s.bound.End)
-	defer timeout.Stop()
-	err := s.tx.Rollback()
-	s.clean = err == nil
+func (s *session) Rollback(why error) attempt.Fate {
+	ended, err := s.tie.Rollback(why)
 	switch {
-	case err == nil:
-		return attempt.RolledBack
-	case errors.Is(err, sql.ErrTxDone):
+	case ended:
 		return attempt.Ended
+	case err == nil, errors.Is(err, sql.ErrTxDone), s.d.NoTransaction(err):
+		return attempt.RolledBack
 	}
 	return attempt.Gone
 }
@@ -172,13 +122,15 @@ func (s *session) Rollback() attempt.Fate {
 // Close implements attempt.Session. The connection goes back to the pool with its settings restored, or not at
 // all.
 func (s *session) Close(ctx context.Context) {
-	s.Rollback()
-	if s.bound != nil {
-		defer s.bound.End()
+	clean := false
+	if s.tie != nil {
+		s.Rollback(nil)
+		defer s.tie.End()
+		clean = s.tie.Clean()
 	}
 	if s.altered {
-		bad := !s.clean
-		if s.clean {
+		bad := !clean
+		if clean {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
 			defer cancel()
 			_, err := s.conn.ExecContext(ctx, autocommit)

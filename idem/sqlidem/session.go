@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/internal/boundtx"
@@ -27,77 +26,45 @@ func (s *Store) run(ctx context.Context, body func(*sql.Tx) error) error {
 		return notApplied("begin", err)
 	}
 	defer restore()
-	tx, tie, err := boundtx.Begin(ctx, conn, &s.c.Tx)
+	tx, tie, err := boundtx.Begin(ctx, conn, s.d, &s.c.Tx)
 	if err != nil {
 		return notApplied("begin", err)
 	}
 	defer tie.End()
-	x := &session{s: s, conn: conn, tx: tx, tie: tie}
-	defer x.rollback() // also if body panics
+	defer tie.Rollback(nil) // also if body panics
 	if s.stmt.Begin != "" {
 		if _, err := tx.ExecContext(ctx, s.stmt.Begin); err != nil {
 			return notApplied("begin"+s.hint(err), err)
 		}
 	}
 	if err := body(tx); err != nil {
-		if x.rollback() {
-			return &opError{"transaction", errors.Join(errEnded, err), cas.Uncertain}
-		}
-		return notApplied("transaction", err)
+		return gaveUp(tie, "transaction", err, err)
 	}
-	if err := x.whole(ctx); err != nil {
-		return err
+	// A connection that does not answer is another matter than a transaction that was replaced: nothing was committed on it.
+	switch replaced, err := tie.Whole(ctx); {
+	case replaced:
+		return &opError{"transaction", errors.Join(errEnded, err), cas.Uncertain}
+	case err != nil:
+		return gaveUp(tie, "transaction", err, err)
 	}
-	return x.commit(ctx)
-}
-
-// session is a transaction that is under way. One goroutine uses it.
-type session struct {
-	s    *Store
-	conn *sql.Conn
-	tx   *sql.Tx
-	tie  *boundtx.Tie // to the caller's context
-	over bool         // committed or rolled back, or tried to
+	sent, err := tie.Commit(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case !sent:
+		return gaveUp(tie, "commit", err, nil)
+	}
+	return s.committed(ctx, err)
 }
 
 var errEnded = errors.New("the function ended the transaction, or went on after the server had")
 
-// whole fails unless this is still the transaction that was begun. On MySQL its savepoint is gone if the server has rolled
-// back (1213, 1205), or committed (DDL), and gone on as if nothing had happened. A connection that does not answer is another
-// matter: nothing was committed on it.
-func (x *session) whole(ctx context.Context) error {
-	if x.s.d != MySQL {
-		return nil
+// gaveUp rolls back because of why, and words err: applied it was not, unless the function has ended the transaction.
+func gaveUp(tie *boundtx.Tie, op string, err, why error) error {
+	if ended, _ := tie.Rollback(why); ended {
+		return &opError{op, errors.Join(errEnded, err), cas.Uncertain}
 	}
-	_, err := x.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+dialect.FenceSavepoint)
-	if err == nil {
-		return nil
-	}
-	_, dead := x.tx.ExecContext(ctx, "DO 0")
-	if x.rollback() || dead == nil {
-		return &opError{"transaction", errors.Join(errEnded, err), cas.Uncertain}
-	}
-	return notApplied("transaction", err)
-}
-
-func (x *session) commit(ctx context.Context) error {
-	if x.tie.Release() {
-		x.over = true
-		return notApplied("commit", context.Cause(ctx))
-	}
-	x.over = true
-	stop := context.AfterFunc(ctx, x.tie.End)
-	defer stop()
-	err := x.tx.Commit()
-	if err == nil {
-		return nil
-	}
-	if x.s.d == SQLite {
-		// A busy database refuses a COMMIT and leaves the transaction open, but database/sql takes it for
-		// ended. Not every driver sees to this.
-		_, _ = x.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // fails if the driver did
-	}
-	return x.s.committed(ctx, err)
+	return notApplied(op, err)
 }
 
 // committed words the error of a COMMIT that was to be sent.
@@ -107,25 +74,11 @@ func (s *Store) committed(ctx context.Context, err error) error {
 		return notApplied("commit", err)
 	case ctx.Err() != nil:
 		// Either COMMIT was under way, or database/sql has rolled back before it, and says sql.ErrTxDone. The record tells.
-		return uncertain("commit", fmt.Errorf("%w: %w", context.Cause(ctx), err))
-	case errors.Is(err, sql.ErrTxDone):
+		return uncertain("commit", fmt.Errorf("%w: %w", boundtx.Reason(ctx), err))
+	case errors.Is(err, sql.ErrTxDone), s.d.NoTransaction(err):
 		return &opError{"commit", errors.Join(errEnded, err), cas.Uncertain}
 	}
 	return uncertain("commit", err)
-}
-
-// rollback gives the transaction up, unless it is over, and reports whether the function had ended it before.
-func (x *session) rollback() (ended bool) {
-	if x.over {
-		return false
-	}
-	x.over = true
-	if x.tie.Release() {
-		return false // it was rolled back when the caller's context ended
-	}
-	timeout := time.AfterFunc(boundtx.RollbackTimeout, x.tie.End)
-	defer timeout.Stop()
-	return errors.Is(x.tx.Rollback(), sql.ErrTxDone)
 }
 
 // prepare turns autocommit off on MySQL: after a deadlock the server has rolled back, and what a function

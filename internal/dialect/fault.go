@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"strings"
 )
@@ -48,6 +50,37 @@ func (d Dialect) FaultOf(err error) Fault {
 		return codeFault(err)
 	}
 	return NoWord
+}
+
+// RollsBack reports whether err is of a kind with which the database has rolled back the whole transaction by itself,
+// so that there is none left. On Postgres a failed transaction stays open until somebody ends it.
+func (d Dialect) RollsBack(err error) bool {
+	switch d {
+	case MySQL:
+		return d.FaultOf(err) == Passing
+	case SQLite:
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return true // a write that is interrupted takes its transaction along
+		}
+		switch code, _ := codeOf(err); code & 0xff {
+		case 5, 7, 9, 10, 13: // BUSY, NOMEM, INTERRUPT, IOERR, FULL
+			return true
+		}
+	}
+	return false
+}
+
+// NoTransaction reports whether err, of a statement that works only in a transaction, says that there is none: SAVEPOINT on
+// Postgres, ROLLBACK on SQLite.
+func (d Dialect) NoTransaction(err error) bool {
+	switch d {
+	case Postgres:
+		return stateOf(err) == "25P01"
+	case SQLite:
+		code, ok := codeOf(err)
+		return ok && code&0xff == 1
+	}
+	return false
 }
 
 // stateFault reads an SQLSTATE. A class is a refusal if it is sent instead of a commit. Others do not prove
@@ -140,6 +173,9 @@ func codeOf(err error) (n int64, ok bool) {
 func walk(err error, visit func(error) bool) bool {
 	if err == nil {
 		return false
+	}
+	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.IsNil() {
+		return false // of a function that returns its nil *PgError as an error
 	}
 	if visit(err) {
 		return true

@@ -1,6 +1,7 @@
 package dialect_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -44,6 +45,41 @@ type strangeError struct {
 
 func (e strangeError) Error() string { return "strange" }
 
+type pointerError struct{ code int } // *pgconn.PgError, *sqlite.Error
+
+func (e *pointerError) Error() string    { return fmt.Sprint(e.code) }
+func (e *pointerError) SQLState() string { return fmt.Sprint(e.code) }
+func (e *pointerError) Code() int        { return e.code }
+
+// What ends a transaction by itself, and what says that there is none.
+func TestEndOfATransaction(t *testing.T) {
+	for _, test := range []struct {
+		d               dialect.Dialect
+		err             error
+		rollsBack, none bool
+	}{
+		{dialect.Postgres, stateError("25P01"), false, true},
+		{dialect.Postgres, stateError("25P02"), false, false},
+		{dialect.Postgres, stateError("40001"), false, false}, // the failed transaction stays open
+		{dialect.Postgres, context.Canceled, false, false},
+		{dialect.MySQL, &mysqlError{Number: 1213}, true, false},
+		{dialect.MySQL, fmt.Errorf("a: %w", &mysqlError{Number: 1205}), true, false},
+		{dialect.MySQL, &mysqlError{Number: 1305}, false, false},
+		{dialect.MySQL, context.Canceled, false, false}, // which closes the connection
+		{dialect.SQLite, codeError(1), false, true},
+		{dialect.SQLite, codeError(13), true, false},
+		{dialect.SQLite, codeError(10 | 3<<8), true, false},
+		{dialect.SQLite, codeError(19), false, false},
+		{dialect.SQLite, context.DeadlineExceeded, true, false},
+		{dialect.SQLite, errors.New("a"), false, false},
+		{dialect.SQLite, nil, false, false},
+	} {
+		if got, none := test.d.RollsBack(test.err), test.d.NoTransaction(test.err); got != test.rollsBack || none != test.none {
+			t.Errorf("%s: %v: got RollsBack %t and NoTransaction %t, want %t and %t", test.d, test.err, got, none, test.rollsBack, test.none)
+		}
+	}
+}
+
 func TestFaultOf(t *testing.T) {
 	for _, test := range []struct {
 		d    dialect.Dialect
@@ -80,6 +116,9 @@ func TestFaultOf(t *testing.T) {
 		{dialect.MySQL, &mysqlError{Number: 1180, SQLState: [5]byte([]byte("HY000"))}, dialect.NoWord}, // error during commit
 		{dialect.MySQL, &mysqlError{Number: 1053, SQLState: [5]byte([]byte("08S01"))}, dialect.NoWord},
 		{dialect.MySQL, (*mysqlError)(nil), dialect.NoWord},
+		{dialect.Postgres, (*pointerError)(nil), dialect.NoWord}, // its methods panic
+		{dialect.SQLite, (*pointerError)(nil), dialect.NoWord},
+		{dialect.Postgres, fmt.Errorf("a: %w", (*pointerError)(nil)), dialect.NoWord},
 		{dialect.MySQL, strangeError{Number: "1213"}, dialect.NoWord},
 		{dialect.MySQL, errors.New("Error 1213"), dialect.NoWord},
 

@@ -36,6 +36,8 @@ type Fence struct {
 	Stored    string
 	AddStream string
 
+	Mark         string // what GuardMarked looks for; Postgres
+	GuardMarked  string // Guard, and whether Mark was set in this transaction; Postgres
 	AdvanceOrAdd string // both in one; Postgres
 	MustAdvance  string // an error unless it changed the row; Postgres
 }
@@ -104,6 +106,10 @@ func NewFence(d Dialect, table string) Fence {
 		upsert := `INSERT INTO {position} AS p (group_name, shard, stream, next_offset) VALUES (?, ?, ?, ?) ` +
 			`ON CONFLICT (group_name, shard, stream) DO UPDATE SET next_offset = excluded.next_offset ` +
 			`WHERE p.next_offset < excluded.next_offset`
+		// What is set LOCAL is gone with the transaction. A guard that runs when the function has committed by text would
+		// pass or fail all the same, and say nothing of what it was to guard.
+		f.Mark = `SET LOCAL tenure.tx = 'open'`
+		f.GuardMarked = f.Guard + `, COALESCE(current_setting('tenure.tx', true), '') = 'open'`
 		f.AdvanceOrAdd = q(upsert)
 		f.MustAdvance = q(`WITH advanced AS (` + upsert + ` RETURNING 1) SELECT 1 / count(*) FROM advanced`)
 	}
@@ -145,22 +151,14 @@ func guardStatement(d Dialect) string {
 	}
 }
 
-// FenceSavepoint is lost when a MySQL server rolls back or commits behind our back.
-const FenceSavepoint = "tenure_tx"
-
 // beginStatement is the first statement of a Tx. SQLite: a transaction that reads before it writes
 // fails, without waiting, if another writer comes between; this statement changes no row but
-// takes the write lock, so the wait is here. MySQL: the savepoint
-// tells later whether it is still the same transaction.
+// takes the write lock, so the wait is here.
 func beginStatement(d Dialect) string {
-	switch d {
-	case SQLite:
+	if d == SQLite {
 		return `UPDATE {fence} SET epoch = epoch WHERE 1 = 0`
-	case MySQL:
-		return `SAVEPOINT ` + FenceSavepoint
-	default:
-		return ""
 	}
+	return ""
 }
 
 // GuardArgs are the parameters of Guard.

@@ -87,7 +87,6 @@ func NewIdem(d Dialect, table string) Idem {
 	case MySQL:
 		i.Drop = q(`UPDATE {table} SET body = NULL, replay_until = 0 WHERE replay_until > 0 AND replay_until <= {now} ORDER BY replay_until LIMIT ?`)
 		i.Delete = q(`DELETE FROM {table} WHERE forget_at <= {now} ORDER BY forget_at LIMIT ?`)
-		i.Begin = "SAVEPOINT " + FenceSavepoint
 	case SQLite:
 		// Takes the write lock now, where it can be waited for.
 		i.Begin = q(`UPDATE {table} SET rev = rev WHERE 1 = 0`)

@@ -58,6 +58,9 @@
 // For a fence of your own there are State, which is the rule, and package fencetest, which tells whether you
 // have kept it.
 //
+// A test needs no cluster for a stale token: seal with one shard.Token literal and write with another, whose Epoch,
+// of shard.NewEpoch, is lower (fencetest.Token makes such).
+//
 // A token guards its own shard. Check Tenure.Owns before writing under a key that came from
 // elsewhere; work across two shards is two transactions, each under its own token and with an
 // idempotency key in between, never one transaction under one of the tokens.

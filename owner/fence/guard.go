@@ -4,8 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/tenure-go/tenure/cas"
+	"github.com/tenure-go/tenure/internal/boundtx"
 	"github.com/tenure-go/tenure/shard"
 )
 
@@ -14,28 +17,44 @@ import (
 // the commit, and not for what you do between: the row stays locked until tx ends. What is written
 // after the guard is guarded as well.
 //
-// On error tx has been rolled back, so that a commit can't follow, and nothing was applied.
+// On error tx has been rolled back, so that a commit can't follow, and nothing was applied; unless tx had ended before,
+// which is Uncertain, and which on MySQL is seen only of a Commit or Rollback.
 // Don't roll tx back to a savepoint from before the guard: that gives up its lock. On MySQL stop at
 // the first error 1213 or 1205: the server may have rolled back, and commits what follows at once;
 // Tx sees to that.
 func (f *SQL) Guard(ctx context.Context, tx *sql.Tx, tok shard.Token) error {
 	err := CheckToken(tok)
 	if err == nil {
-		if err = f.guard(ctx, tx, tok); err == nil {
+		if _, err = f.guard(ctx, tx, tok, false); err == nil {
 			return nil
 		}
 	}
 	// Roll back before asking why: with one connection in the pool there is no other to ask on.
-	_ = tx.Rollback() // it never commits, whether or not this reaches the server
-	if errors.Is(err, ErrToken) {
-		return err
+	ended, proven := boundtx.GiveUp(f.d, tx, err)
+	if !errors.Is(err, ErrToken) {
+		err = f.explain(ctx, tok, opGuard, err)
 	}
-	return f.explain(ctx, tok, "guard", err)
+	switch {
+	case ended:
+		return &opError{opGuard, fmt.Errorf("%w: %w", errEndedBefore, err), cas.Uncertain}
+	case proven:
+		return &boundtx.GivenUp{Tx: tx, Err: err} // whoever has begun tx finds it ended, and wants to know by whom
+	}
+	return err
 }
 
-func (f *SQL) guard(ctx context.Context, tx *sql.Tx, tok shard.Token) error {
+// What was done before the guard is not known to it.
+var errEndedBefore = errors.New("the transaction had ended before its guard")
+
+// guard fails unless tok is what was sealed. inside is false if tx was marked, and the transaction of that has ended.
+func (f *SQL) guard(ctx context.Context, tx *sql.Tx, tok shard.Token, marked bool) (inside bool, err error) {
 	var n int64
-	return tx.QueryRowContext(ctx, f.stmt.Guard, f.d.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))...).Scan(&n)
+	stmt, inside, into := f.stmt.Guard, true, []any{&n}
+	if marked {
+		stmt, into = f.stmt.GuardMarked, []any{&n, &inside}
+	}
+	err = tx.QueryRowContext(ctx, stmt, f.d.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))...).Scan(into...)
+	return inside || err != nil, err
 }
 
 // explainTimeout bounds the question why a guard failed. It matters if every connection of the

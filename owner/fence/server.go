@@ -96,6 +96,9 @@ func (f *SQL) postgresLimits(ctx context.Context) (string, error) {
 			set = append(set, fmt.Sprintf("SET LOCAL %s = %d", name, max(1, f.c.Idle.Milliseconds())))
 		}
 	}
+	if len(set) > 0 { // in the same round trip
+		set = append(set, f.stmt.Mark)
+	}
 	return strings.Join(set, "; "), rows.Err()
 }
 

@@ -86,7 +86,8 @@ func (c SQLConfig) withDefaults() (SQLConfig, error) {
 //
 // MySQL and MariaDB: InnoDB. Tx turns autocommit off while it runs, and restores it, because a
 // deadlock (1213) rolls the transaction back and what follows would commit by itself, unguarded. DDL and
-// LOCK TABLES commit implicitly, so fn must not use them; XA is not supported; nor is a cluster with
+// LOCK TABLES commit implicitly, so fn must not use them. COMMIT and ROLLBACK go as text, because the driver's own obey no
+// context, and database/sql's comes behind, on a transaction that is over: a round trip more. XA is not supported; nor is a cluster with
 // more than one primary (Galera, multi-primary Group Replication), which Install, Seal and Tx
 // refuse: there a lock on one node holds off nobody on another. They refuse binlog_format=STATEMENT
 // as well, where the server logs: Seal needs READ COMMITTED, in which such a server takes no write (1665).

@@ -20,10 +20,16 @@ import (
 // state again, or find out by an operation id. Tx never runs fn a second time.
 //
 // ctx bounds the transaction. Pass one that loss does not end, such as context.WithoutCancel of the
-// request's, or one that it does: the fence holds either way. fn must not end the transaction, nor
-// keep it; on MySQL it must not use what commits implicitly. If it does end it, Tx fails, and the outcome
-// is Uncertain, whether or not ctx ends too. Work that another call of Tx is to see must not wait for it
-// inside fn: with one connection in the pool the two would wait for each other.
+// request's, or one that it does: the fence holds either way. Work that another call of Tx is to see must
+// not wait for it inside fn: with one connection in the pool the two would wait for each other.
+//
+// fn must not end the transaction, nor keep it; on MySQL it must not use what commits implicitly. If it does
+// end it, by Commit or by text, Tx fails, and the outcome is Uncertain, whatever fn returns and whether or not ctx
+// ends too. Return the database's errors that you meet: a deadlock (1213) that fn keeps quiet about looks
+// like a commit of its own on MySQL, and is Uncertain. Tx can't see that fn ended the transaction by text if it
+//   - begins another by text, or loses the connection, afterwards,
+//   - returns a deadlock's error afterwards, on MySQL, or an ended context's, on SQLite,
+//   - returns nil, on Postgres where SQLConfig.Idle costs no round trip: then nil says that the guard passed afterwards.
 func (f *SQL) Tx(ctx context.Context, tok shard.Token, fn func(*sql.Tx) error) error {
 	if err := CheckToken(tok); err != nil {
 		return err
@@ -62,29 +68,34 @@ const (
 func (f *SQL) runGuarded(ctx context.Context, s *session, tok shard.Token, fn func(*sql.Tx) error) (op string, err error) {
 	defer s.end(ctx)
 	if err := fn(s.tx); err != nil {
-		if s.rollback() {
-			return opFn, &opError{opFn + " ended the transaction, which only Tx may, and failed", err, cas.Uncertain}
-		}
-		return opFn, notApplied(opFn, err)
+		return opFn, s.failed(opFn, err, err)
 	}
-	replaced, err := s.whole(ctx)
+	replaced, err := s.tie.Whole(ctx)
 	if replaced {
 		return opFn, &opError{opFn, fmt.Errorf("%w: %w", errReplaced, err), cas.Uncertain}
 	}
+	inside := true
 	if err == nil {
-		err = f.guard(ctx, s.tx, tok)
+		inside, err = f.guard(ctx, s.tx, tok, s.marked)
 	}
-	if err != nil {
-		if s.rollback() {
-			return opFn, &opError{opFn, errEnded, cas.Uncertain}
-		}
-		return opGuard, err
+	switch {
+	case !inside:
+		return opFn, &opError{opFn, errEnded, cas.Uncertain}
+	case err == nil:
+		return s.commit(ctx)
 	}
-	return s.commit(ctx)
+	why := err
+	if ctx.Err() != nil {
+		why = nil // what was interrupted here is a read, which takes no transaction along
+	}
+	if ended, _ := s.tie.Rollback(why); ended {
+		return opFn, &opError{opFn, fmt.Errorf("%w: %w", errEnded, err), cas.Uncertain}
+	}
+	return opGuard, err
 }
 
 // What fn did before these was not guarded.
 var (
-	errEnded    = errors.New("it ended the transaction, which only Tx may")
+	errEnded    = errors.New("it ended the transaction, which only Tx may, or kept quiet that the server had (1213)")
 	errReplaced = errors.New("it went on after the server had rolled back (1213, 1205), or it committed (DDL does so too)")
 )

@@ -113,7 +113,8 @@ func (r *DB) begin(opts pgx.TxOptions) func(context.Context) (*session, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &session{querier: querier{tx}, tx: tx}, nil
+		watched := &watchedTx{Tx: tx}
+		return &session{querier: querier{watched}, tx: watched}, nil
 	}
 }
 

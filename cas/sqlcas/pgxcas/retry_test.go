@@ -12,7 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenure-go/tenure/cas"
+	"github.com/tenure-go/tenure/cas/sqlcas"
 	"github.com/tenure-go/tenure/cas/sqlcas/pgxcas"
+	"github.com/tenure-go/tenure/internal/boundtx"
 )
 
 // fakePool is a database that counts, and that fails where it is told to. Its receipts are one.
@@ -93,6 +95,8 @@ func (r *appliedRow) Next() bool          { r.read = !r.read; return r.read }
 func (r *appliedRow) Scan(d ...any) error { *d[0].(*string) = "applied"; return nil }
 func (r *appliedRow) Err() error          { return nil }
 func (r *appliedRow) Close()              {}
+
+func (x *fakeTx) Conn() *pgx.Conn { return nil }
 
 func (x *fakeTx) Commit(context.Context) error {
 	if x.closed {
@@ -220,14 +224,17 @@ func TestRetryContextEndsInTheFunction(t *testing.T) {
 	}
 }
 
+// A guard that was refused rolls back, and vouches for that transaction. No other error does, whatever it says of itself.
 func TestRetryFunctionEndsTheTransaction(t *testing.T) {
+	errGuard := errors.New("the guard's")
 	for _, test := range []struct {
 		end  func(pgx.Tx, context.Context) error
 		err  error
 		want cas.Outcome
 	}{
-		{pgx.Tx.Rollback, cas.ErrContended, cas.NotApplied}, // a guard's
+		{pgx.Tx.Rollback, errGuard, cas.NotApplied},
 		{pgx.Tx.Rollback, errors.New("boom"), cas.Uncertain},
+		{pgx.Tx.Commit, sqlcas.ErrMissing, cas.Uncertain}, // which says "not applied", of something else
 		{pgx.Tx.Commit, state("40001"), cas.Uncertain},
 		{pgx.Tx.Commit, nil, cas.Uncertain},
 	} {
@@ -241,6 +248,9 @@ func TestRetryFunctionEndsTheTransaction(t *testing.T) {
 			ran++
 			if err := test.end(tx, t.Context()); err != nil {
 				t.Error(err)
+			}
+			if test.err == errGuard {
+				return &boundtx.GivenUp{Tx: tx, Err: cas.ErrContended}
 			}
 			return test.err
 		})

@@ -10,14 +10,33 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenure-go/tenure/cas/sqlcas/internal/attempt"
+	"github.com/tenure-go/tenure/internal/boundtx"
 	"github.com/tenure-go/tenure/internal/dialect"
 )
 
 // session is one transaction.
 type session struct {
 	querier
-	tx   pgx.Tx
+	tx   *watchedTx
 	over bool
+}
+
+// watchedTx is the transaction that the function gets.
+type watchedTx struct {
+	pgx.Tx
+	closed bool // by the function: the connection is somebody else's
+}
+
+func (x *watchedTx) Commit(ctx context.Context) error   { x.closed = true; return x.Tx.Commit(ctx) }
+func (x *watchedTx) Rollback(ctx context.Context) error { x.closed = true; return x.Tx.Rollback(ctx) }
+
+// ended reports whether the function has ended the transaction by text, as its connection knows without being asked.
+func (x *watchedTx) ended() bool {
+	if x.closed {
+		return false
+	}
+	conn := x.Conn()
+	return conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I'
 }
 
 var errSwallowed = errors.New("the transaction had failed, and its function went on: return the database's errors")
@@ -25,11 +44,14 @@ var errSwallowed = errors.New("the transaction had failed, and its function went
 // Commit implements attempt.Session.
 func (s *session) Commit(ctx context.Context) (attempt.Fate, error) {
 	if ctx.Err() != nil {
-		return s.Rollback(), context.Cause(ctx)
+		return s.Rollback(nil), boundtx.Reason(ctx)
 	}
 	s.over = true
+	ended := s.tx.ended()
 	err := s.tx.Commit(ctx)
 	switch {
+	case ended:
+		return attempt.Ended, attempt.ErrEnded
 	case err == nil:
 		return attempt.Committed, nil
 	case errors.Is(err, pgx.ErrTxClosed):
@@ -43,7 +65,7 @@ func (s *session) Commit(ctx context.Context) (attempt.Fate, error) {
 	case pgconn.SafeToRetry(err): // the connection is busy with rows that the function has left open, say
 		return attempt.RolledBack, err
 	case ctx.Err() != nil:
-		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		err = fmt.Errorf("%w: %w", boundtx.Reason(ctx), err)
 	}
 	return attempt.Lost, err
 }
@@ -53,22 +75,23 @@ const rollbackTimeout = 5 * time.Second
 
 // Rollback implements attempt.Session. The caller's context may have ended, and the rollback is to arrive
 // nevertheless.
-func (s *session) Rollback() attempt.Fate {
+func (s *session) Rollback(why error) attempt.Fate {
 	if s.over {
 		return attempt.RolledBack
 	}
 	s.over = true
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
+	ended := s.tx.ended()
 	err := s.tx.Rollback(ctx)
 	switch {
-	case err == nil:
-		return attempt.RolledBack
-	case errors.Is(err, pgx.ErrTxClosed):
+	case ended, errors.Is(err, pgx.ErrTxClosed) && !boundtx.Vouches(why, s.tx):
 		return attempt.Ended
+	case err == nil, errors.Is(err, pgx.ErrTxClosed):
+		return attempt.RolledBack
 	}
 	return attempt.Gone
 }
 
 // Close implements attempt.Session.
-func (s *session) Close(context.Context) { s.Rollback() }
+func (s *session) Close(context.Context) { s.Rollback(nil) }

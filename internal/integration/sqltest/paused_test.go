@@ -71,7 +71,12 @@ func TestPausedProcess(t *testing.T) {
 			if err := f.Add(ctx, token(2), 1, 5); err != nil {
 				t.Errorf("the stopped process's row was not freed: %v", err)
 			}
-			t.Logf("sealed after %s, the row was free after %s", sealed.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+			freed := time.Since(start)
+			t.Logf("sealed after %s, the row was free after %s", sealed.Round(time.Millisecond), freed.Round(time.Millisecond))
+			// Idle is 1 s; its default of 10 s would hold up a successor for longer than this. No tighter: servers look now and then.
+			if most := 8 * time.Second; freed > most {
+				t.Errorf("a successor was held up for %s, want at most %s", freed, most)
+			}
 			wantBalance(t, f, 1, 5)
 
 			said := zombie.wake(t)

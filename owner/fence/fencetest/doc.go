@@ -12,7 +12,7 @@
 // The suite plays owners and zombies against it. What it can try depends on what the Fence can do
 // besides: it asks for these interfaces, and leaves out the tests of those that are missing.
 //
-//	Fence          seal and guard: equality, order, foreign groups, bad tokens, writes that race a seal
+//	Fence          seal and guard: equality, order, other shards, foreign groups, bad tokens, writes that race a seal
 //	Transactional  guards inside transactions: who waits for whom, what is committed, what is reported
 //	Positional     positions of a stream, stored with the effects
 //	GroupSealer    SealAll

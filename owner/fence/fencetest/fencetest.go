@@ -125,6 +125,7 @@ const (
 
 var suite = []test{
 	{name: "I6_GuardDemandsEquality", run: testEquality},
+	{name: "I6_ShardsAreApart", run: testShardsApart},
 	{name: "I6_SealRefusesOlder", run: testSealRefusesOlder},
 	{name: "I6_SealIsIdempotent", run: testSealIdempotent},
 	{name: "I6_ConcurrentSeals", run: testConcurrentSeals},

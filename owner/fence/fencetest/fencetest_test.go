@@ -27,6 +27,9 @@ type memory struct {
 	unchecked bool                                      // tokens are not
 	split     bool                                      // guard and write are two steps
 	eager     bool                                      // writes, then guards
+	raises    bool                                      // a seal raises all shards of all groups
+	forgets   bool                                      // a seal drops all other shards
+	sweeps    bool                                      // a seal drops all other groups
 }
 
 type key struct {
@@ -51,6 +54,16 @@ func (m *memory) Seal(ctx context.Context, tok shard.Token) error {
 		return err
 	}
 	m.states[m.key(tok)] = fence.State{GroupID: tok.GroupID, Epoch: tok.Epoch, Wanted: tok.Epoch}
+	for k, s := range m.states {
+		switch {
+		case k == m.key(tok):
+		case m.forgets, m.sweeps && k.group != tok.Group:
+			delete(m.states, k)
+		case m.raises && s.Epoch < tok.Epoch:
+			s.Epoch, s.Wanted = tok.Epoch, tok.Epoch
+			m.states[k] = s
+		}
+	}
 	return nil
 }
 
@@ -96,6 +109,7 @@ func subject(m *memory) fencetest.Subject {
 		f := memory{
 			states: make(map[key]fence.State), passes: m.passes, lowers: m.lowers, shared: m.shared,
 			unchecked: m.unchecked, split: m.split, eager: m.eager,
+			raises: m.raises, forgets: m.forgets, sweeps: m.sweeps,
 		}
 		return &f
 	}}
@@ -122,6 +136,9 @@ func TestFaults(t *testing.T) {
 		"last of many": {&memory{lowers: true}, "I6_ConcurrentSeals"},
 		"last group":   {&memory{lowers: true}, "I6_ForeignGroupsRace"},
 		"one shard":    {&memory{shared: true}, "I6_GuardDemandsEquality"},
+		"all shards":   {&memory{raises: true}, "I6_ShardsAreApart"},
+		"last shard":   {&memory{forgets: true}, "I6_ShardsAreApart"},
+		"last group's": {&memory{sweeps: true}, "I6_ShardsAreApart"},
 		"any token":    {&memory{unchecked: true}, "BadTokens"},
 		"check, write": {&memory{split: true}, "I6_NoOlderWriteAfterSeal"},
 		"write, check": {&memory{eager: true}, "I6_GuardDemandsEquality"},

@@ -70,6 +70,7 @@ func (o *Object) refresh(ctx context.Context) error {
 		return err
 	}
 	o.is, o.body, o.etag = now.is, now.body, now.etag
+	o.sent = max(o.sent, now.sent) // another Object of this token may have written: its numbers are not to come again
 	return nil
 }
 

@@ -173,6 +173,24 @@ func TestI6_NoETagComesTwice(t *testing.T) {
 	}
 }
 
+// Two Objects of one token, as after a Seal that was called again, take turns.
+func TestI6_NoETagComesTwiceFromTwoObjects(t *testing.T) {
+	f, b := newFence(t)
+	first, second := sealed(t, f, 1), sealed(t, f, 1)
+	seen := make(map[string]bool)
+	for i, o := range []*objectfence.Object{first, first, first, second, second, first} {
+		if err := o.Write(t.Context(), []byte("the same")); err != nil {
+			t.Fatal(err)
+		}
+		for _, content := range b.objects {
+			if seen[etag(content)] {
+				t.Errorf("write %d: the ETag of %q came twice", i, content)
+			}
+			seen[etag(content)] = true
+		}
+	}
+}
+
 func TestStatuses(t *testing.T) {
 	for _, test := range []struct {
 		name    string

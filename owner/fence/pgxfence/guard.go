@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tenure-go/tenure/cas"
+	"github.com/tenure-go/tenure/internal/boundtx"
 	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/shard"
@@ -17,24 +19,41 @@ import (
 // Seal waits only for the commit, and not for what you do between: the row stays locked until tx
 // ends. What is written after the guard is guarded as well.
 //
-// On error tx has been rolled back, and nothing was applied. Don't roll tx back to a savepoint from
+// On error tx has been rolled back, and nothing was applied; unless it had ended before, which is Uncertain. Don't roll tx back to a savepoint from
 // before the guard: that gives up its lock. Config.Idle and Config.Terminate are not seen to.
 func (f *Fence) Guard(ctx context.Context, tx pgx.Tx, tok shard.Token) error {
 	err := fence.CheckToken(tok)
 	if err == nil {
 		var one int64
-		if err = tx.QueryRow(ctx, f.stmt.Guard, held(tok)...).Scan(&one); err == nil {
-			return nil
-		}
+		err = tx.QueryRow(ctx, f.stmt.Guard, held(tok)...).Scan(&one)
+	}
+	ended := hasEnded(tx, err)
+	if err == nil && !ended {
+		return nil
 	}
 	// Roll back before asking why: with one connection in the pool there is no other to ask on.
 	done, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
 	_ = tx.Rollback(done) // if it does not reach the server, pgx has closed the connection
-	if errors.Is(err, fence.ErrToken) {
-		return err
+	if err != nil && !errors.Is(err, fence.ErrToken) {
+		err = f.explain(ctx, tok, notApplied(opGuard, err))
 	}
-	return f.explain(ctx, tok, notApplied(opGuard, err))
+	if ended {
+		return &opError{opGuard, errors.Join(errEndedBefore, err), cas.Uncertain}
+	}
+	return &boundtx.GivenUp{Tx: tx, Err: err} // whoever has begun tx finds it ended, and wants to know by whom
+}
+
+// What was done before the guard is not known to it.
+var errEndedBefore = errors.New("the transaction had ended before its guard")
+
+// hasEnded reports whether tx had ended before the guard, of which err came. A connection that tx has given back is not looked at.
+func hasEnded(tx pgx.Tx, err error) bool {
+	if errors.Is(err, pgx.ErrTxClosed) {
+		return true
+	}
+	conn := tx.Conn()
+	return conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I'
 }
 
 func held(tok shard.Token) []any {

@@ -32,9 +32,45 @@ func inspect(b *pgx.Batch) (rows bool, err error) {
 	return rows, nil
 }
 
+// skipComments cuts off what stands before a statement's first word. Comments in slashes nest.
+func skipComments(stmt string) string {
+	for {
+		stmt = strings.TrimLeft(stmt, " \t\r\n\f\v;")
+		switch {
+		case strings.HasPrefix(stmt, "--"):
+			end := strings.IndexAny(stmt, "\r\n")
+			if end < 0 {
+				return ""
+			}
+			stmt = stmt[end:]
+		case strings.HasPrefix(stmt, "/*"):
+			stmt = afterComment(stmt)
+		default:
+			return stmt
+		}
+	}
+}
+
+func afterComment(stmt string) string {
+	for i, depth := 0, 0; i+1 < len(stmt); i++ {
+		switch stmt[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			depth--
+			i++
+			if depth == 0 {
+				return stmt[i+1:]
+			}
+		}
+	}
+	return ""
+}
+
 // firstWord splits off the letters that a statement begins with.
 func firstWord(stmt string) (word, rest string) {
-	stmt = strings.TrimLeft(stmt, " \t\r\n")
+	stmt = skipComments(stmt)
 	for i, c := range []byte(stmt) {
 		if letter := 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_' || '0' <= c && c <= '9'; !letter {
 			return stmt[:i], stmt[i:]

@@ -79,6 +79,7 @@ func TestBatchIsChecked(t *testing.T) {
 	tok := shard.Token{Group: "accounts", GroupID: "9f86d081", Shard: 7, Epoch: 33<<48 | 1}
 	for _, stmt := range []string{
 		"commit", "COMMIT;", "\n\tCommit", "end", "END TRANSACTION", "rollback", "Rollback to savepoint a", "abort",
+		"-- name: Finish :exec\nCOMMIT", "/* a /* nested */ comment */ commit", "--\r\n/**/ -- b\n\tROLLBACK", "; commit", "prepare /* a */ transaction 'a'",
 		"begin", "begin isolation level serializable", "start transaction", "PREPARE TRANSACTION 'a'",
 	} {
 		b := &pgx.Batch{}
@@ -89,7 +90,10 @@ func TestBatchIsChecked(t *testing.T) {
 			t.Errorf("%q: got %v, want it refused", stmt, err)
 		}
 	}
-	for _, stmt := range []string{"UPDATE commit SET x = 1", "committed", "begins", "prepare transactional AS SELECT 1", "with x as (select 1) select 2", ""} {
+	for _, stmt := range []string{
+		"UPDATE commit SET x = 1", "committed", "begins", "prepare transactional AS SELECT 1", "with x as (select 1) select 2", "",
+		"-- commit", "-- commit\nUPDATE account SET balance = 1", "/* commit */ SELECT 1", "/* commit", "/* /* */ commit", "/*/ commit",
+	} {
 		b := &pgx.Batch{}
 		b.Queue(stmt)
 		if _, err := inspect(b); err != nil {
@@ -106,10 +110,11 @@ func TestBatchIsChecked(t *testing.T) {
 
 func TestReturnsRows(t *testing.T) {
 	for stmt, want := range map[string]bool{
-		"UPDATE account SET balance = 1":              false,
-		" insert into account values (1, 2)":          false,
-		"delete from account":                         false,
-		"update account set balance = 1 RETURNING id": true,
+		"UPDATE account SET balance = 1":               false,
+		" insert into account values (1, 2)":           false,
+		"-- name: Add :exec\nUPDATE account SET x = 1": false,
+		"delete from account":                          false,
+		"update account set balance = 1 RETURNING id":  true,
 		"SELECT 1": true,
 		"with x as (delete from a returning *) select id": true,
 		"stmt_of_mine": true,

@@ -27,8 +27,9 @@ type Session interface {
 	Querier
 	// Commit ends it. It is not sent if ctx has ended.
 	Commit(ctx context.Context) (Fate, error)
-	// Rollback ends it otherwise: RolledBack, Gone or Ended.
-	Rollback() Fate
+	// Rollback ends it otherwise, because of why: RolledBack, Gone or Ended. A guard that was refused rolls back by
+	// itself, and says so (boundtx.GivenUp); any other error leaves it open how an ended transaction has ended.
+	Rollback(why error) Fate
 	// Close gives back what it holds, after a Rollback if it is still open.
 	Close(ctx context.Context)
 }
@@ -58,7 +59,7 @@ type Config struct {
 const DefaultTries = 10
 
 // ErrEnded is why the outcome of a transaction is unknown that its function ended.
-var ErrEnded = errors.New("the function ended the transaction, which only its caller may")
+var ErrEnded = errors.New("the function ended the transaction, which only its caller may, or kept quiet that the database had")
 
 // Do runs fn in one session after the other, until one is decided. With a receipt that fn takes first,
 // a lost commit is decided by the next session.
@@ -121,19 +122,19 @@ func once[S Session](ctx context.Context, e *effort, begin func(context.Context)
 			e.lost = nil // whatever was lost has ended, or the receipt would have been held
 		}
 		if errors.Is(err, errSettled) {
-			s.Rollback()
+			s.Rollback(nil)
 			return Committed, nil
 		}
 		if _, says := errors.AsType[*Error](err); says {
-			return s.Rollback(), err // it speaks of all tries, and not of this one
+			return s.Rollback(err), err // it speaks of all tries, and not of this one
 		}
 		if err != nil {
-			return e.gaveUp(s.Rollback(), "receipt", err)
+			return e.gaveUp(s.Rollback(err), "receipt", err)
 		}
 	}
 	e.took.Tries++
 	if err := fn(s); err != nil {
-		return e.gaveUp(s.Rollback(), "transaction function", err)
+		return e.gaveUp(s.Rollback(err), "transaction function", err)
 	}
 	fate, err := s.Commit(ctx)
 	switch fate {
@@ -150,8 +151,6 @@ func once[S Session](ctx context.Context, e *effort, begin func(context.Context)
 // gaveUp is the error of a transaction that was rolled back because of err.
 func (e *effort) gaveUp(fate Fate, op string, err error) (Fate, error) {
 	switch {
-	case fate == Ended && cas.OutcomeOf(err) == cas.NotApplied:
-		fate = RolledBack // as a guard's error says, which rolls back by itself
 	case fate == Ended:
 		return fate, &Error{e.c.Package, op, fmt.Errorf("%w: %w", ErrEnded, err), cas.Uncertain}
 	case fate == Gone && !e.c.Dialect.Dead(err):
