@@ -51,10 +51,12 @@ func TestExplore(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("half a minute, and nothing to race with: run without -race and -short")
 	}
+	ran := 0
 	for _, s := range xScopes {
 		if *exploreOnly != "" && s.name != *exploreOnly || *exploreOnly == "" && s.deep && !*exploreDeep {
 			continue
 		}
+		ran++
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			x := explore(s.xScope, s.deep)
 			if x.bad == nil && !x.complete && *exploreMost == 0 {
@@ -65,6 +67,9 @@ func TestExplore(t *testing.T) {
 				t.Fatalf("%s\nagain: go test ./owner/internal/machine -run 'TestExplore$' -v -explore.only '%s'", bad, s.name)
 			}
 		})
+	}
+	if ran == 0 {
+		t.Errorf("no scope has the name %q", *exploreOnly)
 	}
 }
 
