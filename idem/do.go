@@ -7,7 +7,8 @@ import (
 )
 
 // Do runs fn, unless an earlier try has finished: then it returns that one's result, which is kept as
-// JSON. Nobody else runs the operation meanwhile.
+// JSON. The try that ran returns fn's own value, and later ones what is read back from JSON, so an R that JSON doesn't carry whole (unexported
+// fields, interfaces) comes out differently there. Nobody else runs the operation meanwhile.
 //
 // fn's error ends the try and is returned as it is. The next try runs fn again, with the values of the steps that
 // were recorded. An error that Final has marked ends the operation: it is returned as a

@@ -78,5 +78,8 @@
 // OnCAS keeps records in etcd or in memory, sqlidem in Postgres, MySQL, MariaDB or SQLite, and
 // sqlidem/pgxidem in Postgres through pgx. Others can be written: idemtest holds them to what Store says.
 //
-// HTTP is a middleware for the header Idempotency-Key, grpcidem an interceptor, and kafkaidem makes the records of a topic operations.
+// HTTP is a middleware for the header Idempotency-Key, grpcidem an interceptor, and kafkaidem makes the records of a topic operations. What
+// clients of HTTP should know is in [README.md].
+//
+// [README.md]: https://github.com/tenure-go/tenure/tree/main/idem
 package idem

@@ -164,7 +164,8 @@ func (e *opError) Unwrap() error        { return e.err }
 func (e *opError) Outcome() cas.Outcome { return e.outcome }
 
 // Final marks fn's error as the operation's end: later tries get it, as a *FailedError, and don't run
-// fn. nil stays nil.
+// fn. Its Outcome is what err says of itself: Final(Undone(err)) also says that nothing was done; of an error that says
+// nothing it is uncertain. nil stays nil.
 func Final(err error) error {
 	if err == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 // HTTPConfig configures HTTP. Scope is required.
 type HTTPConfig struct {
 	// Scope is whose key it is: the authenticated tenant or user, never something that the client
-	// makes up. An error is answered with 403, and is not shown.
+	// makes up. An error is answered with 403; Logger is told of it, the client is not.
 	Scope func(*http.Request) (string, error)
 
 	// Need says which requests need a key. Defaults to NeedByMethod.
@@ -44,7 +44,7 @@ type HTTPConfig struct {
 	// Interrupted is Request.Interrupted; Reconcile's function returns an Answer. Defaults to Retry.
 	Interrupted Policy
 
-	// Logger is told of answers that were sent and could not be recorded. Defaults to silence.
+	// Logger is told of Scope's errors, and of answers that were sent and could not be recorded. Defaults to silence.
 	Logger *slog.Logger
 }
 
@@ -79,8 +79,9 @@ func KeepByStatus(status int) bool {
 	return status >= 200 && status < 500
 }
 
-// ReplayedHeaders are the headers that are replayed unless HTTPConfig.Headers says otherwise: those that
-// describe the body, and where things are.
+// ReplayedHeaders are the headers that are replayed unless HTTPConfig.Headers says otherwise, those that describe the body, and where things
+// are: Allow, Cache-Control, Content-Disposition, Content-Encoding, Content-Language, Content-Location, Content-Type, ETag, Expires,
+// Last-Modified, Link, Location and Vary.
 func ReplayedHeaders() []string {
 	return []string{
 		"Allow", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
@@ -115,7 +116,7 @@ const Replayed = "Idempotent-Replayed"
 //	the key was used for another request          422     #mismatch
 //	the store can't be asked, or a later owner    503     #unavailable, with Retry-After
 //
-// Those answers are application/problem+json (RFC 9457). A replayed answer has the same status, body and
+// Those answers are application/problem+json (RFC 9457); README.md, beside this package, tells clients what to do about each. A replayed answer has the same status, body and
 // kept headers, and Idempotent-Replayed: true. Trailers are not replayed.
 //
 // Config.MaxResult limits what is kept of an answer: as JSON, in which a body is a third longer than it is.
@@ -192,7 +193,8 @@ func (m *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := Request{Key: key, Wait: m.c.Wait, Interrupted: m.c.Interrupted}
 	if q.Scope, err = m.c.Scope(r); err != nil {
-		reply(w, problem{status: http.StatusForbidden, name: "scope", detail: "whose key it is could not be told"})
+		m.c.Logger.WarnContext(r.Context(), "idem: Scope has refused a request", "method", r.Method, "path", r.URL.Path, "error", err)
+		reply(w, problem{status: http.StatusForbidden, name: "scope", detail: "the caller could not be identified, so its Idempotency-Key could not be looked up"})
 		return
 	}
 	body, err := spool(r, m.c.MaxBody)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -229,6 +230,12 @@ func TestCase_honoidempotency126_KeysNeverLeakAcrossTenants(t *testing.T) {
 				t.Errorf("tenant %s: got %q, want %q", name, got, want)
 			}
 		}
+	}
+	var log strings.Builder
+	told := idem.HTTP(e, idem.HTTPConfig{Scope: tenant, Logger: slog.New(slog.NewTextHandler(&log, nil))})(counting(&runs, 200))
+	r := serve(told, request("{}", header("Tenant")))
+	if body := bodyOf(t, r); strings.Contains(body, "who is this?") || !strings.Contains(log.String(), "who is this?") {
+		t.Errorf("Scope's error is for the logger and not for the client: got %s and in the log %q", body, log.String())
 	}
 	wantProblem(t, serve(h, request("{}", header("Tenant"))), 403, "scope")
 	wantProblem(t, serve(idem.HTTP(e, idem.HTTPConfig{})(counting(&runs, 200)), request("{}")), 500, "config")

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -56,6 +58,21 @@ func TestPaymentsWithoutIdem(t *testing.T) {
 	status, out, errs := start(t, "-payments", "80", "-kills", "4", "-seed", "1", "-nodes", "3", "-no-idem")
 	if status != exitWrong || !strings.Contains(out, "WRONG") || strings.Contains(out, "charged   80 once") {
 		t.Errorf("exit status %d, want %d and payments that were charged twice; got:\n%s%s", status, exitWrong, out, errs)
+	}
+}
+
+// An etcd that isn't there is named, and soon.
+func TestReach_NamesTheEtcdThatIsNotThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := reach(t.Context(), address, 300*time.Millisecond); err == nil || !strings.Contains(err.Error(), "etcd at "+address) {
+		t.Errorf("got %v, want an error that names %s", err, address)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/tenure-go/tenure/examples/internal/child"
 	"github.com/tenure-go/tenure/examples/internal/embedded"
 	"github.com/tenure-go/tenure/examples/internal/provider"
@@ -45,6 +48,8 @@ func play(ctx context.Context, o options, out io.Writer) (_ *ending, err error) 
 		}
 		cleanups = append(cleanups, func() error { stop(); return nil })
 		endpoint = e
+	} else if err := reach(ctx, endpoint, 5*time.Second); err != nil {
+		return nil, err
 	}
 	source := filepath.Join(dir, "books.db")
 	if o.database != "" {
@@ -114,6 +119,21 @@ func play(ctx context.Context, o options, out io.Writer) (_ *ending, err error) 
 	}, nil
 }
 
+// reach asks the etcd there for anything. The nodes would wait for it, and nobody know for what.
+func reach(ctx context.Context, endpoint string, patience time.Duration) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		return fmt.Errorf("etcd at %s: %w", endpoint, err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if _, err := client.Get(ctx, "/tenure"); err != nil {
+		return fmt.Errorf("etcd at %s does not answer (-etcd): %w", endpoint, err)
+	}
+	return nil
+}
+
 // invent makes up payments.
 func invent(o options) []Payment {
 	rng := rand.New(rand.NewPCG(o.seed, 3))
@@ -146,7 +166,7 @@ func (e *ending) verdict(out io.Writer, o options) int {
 		fmt.Fprintf(out, ", %d elsewhere", e.aim.missed)
 	}
 	f := e.figures
-	fmt.Fprintf(out, "\nprovider  %d requests: %d came again and were known by their key; %d replies lost, %d never sent; %d cut off and %d refused before the charge\n\n",
+	fmt.Fprintf(out, "\nprovider  %d requests: %d came again and were known by their key; %d replies lost on the way, %d held back until the client gave up; %d cut off and %d refused before the charge\n\n",
 		f.Requests, f.Known, f.Lost, f.Hung, f.Cut, f.Refused)
 	switch {
 	case e.audit.good() && o.noIdem:

@@ -83,7 +83,7 @@ func (w *witness) kill(ctx context.Context, lot int) error {
 		return skip < 0
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for a payment that is %s: %w", wanted, err)
+		return fmt.Errorf("waiting for a payment in the phase %q: %w", wanted, err)
 	}
 	pause(ctx, time.Duration(w.aim.rng.Int64N(max(1, int64(w.role.Linger/2)))))
 	w.fleet.Kill(heard.Node)

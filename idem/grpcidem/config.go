@@ -13,8 +13,8 @@ import (
 
 // Config configures Unary and Stream. Scope is required.
 type Config struct {
-	// Scope is whose key it is: the authenticated tenant or caller. An error is PERMISSION_DENIED, if it is
-	// no status of its own.
+	// Scope is whose key it is: the authenticated tenant or caller. An error that is no status of its own is
+	// PERMISSION_DENIED; Logger is told of it, the client is not.
 	Scope func(ctx context.Context) (string, error)
 
 	// Need says by its full name ("/pay.v1.Pay/Charge") whether a method needs a key. Defaults to
@@ -35,7 +35,7 @@ type Config struct {
 	// Interrupted is idem.Request.Interrupted: Retry or Block. Defaults to Retry.
 	Interrupted idem.Policy
 
-	// Logger is told of answers that were sent and could not be recorded. Defaults to silence.
+	// Logger is told of Scope's errors, and of answers that were sent and could not be recorded. Defaults to silence.
 	Logger *slog.Logger
 }
 

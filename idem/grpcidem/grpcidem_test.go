@@ -3,6 +3,7 @@ package grpcidem_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -317,6 +318,16 @@ func TestUnary_Config(t *testing.T) {
 	unary = grpcidem.Unary(e, grpcidem.Config{Scope: func(context.Context) (string, error) { return "", own }})
 	if _, err := unary(ctx, &grpc_health_v1.HealthCheckRequest{}, &grpc.UnaryServerInfo{}, never); err != own {
 		t.Errorf("got %v, want Scope's status", err)
+	}
+	var log strings.Builder
+	unary = grpcidem.Unary(e, grpcidem.Config{
+		Scope:  func(context.Context) (string, error) { return "", errors.New("who is this?") },
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	_, err = unary(ctx, &grpc_health_v1.HealthCheckRequest{}, &grpc.UnaryServerInfo{}, never)
+	wantStatus(t, err, codes.PermissionDenied, "SCOPE", false)
+	if strings.Contains(err.Error(), "who is this?") || !strings.Contains(log.String(), "who is this?") {
+		t.Errorf("Scope's error is for the logger and not for the caller: got %v and in the log %q", err, log.String())
 	}
 	_, err = unary(ctx, 5, &grpc.UnaryServerInfo{}, never)
 	wantStatus(t, err, codes.Internal, "CONFIG", false)

@@ -52,7 +52,7 @@ func errScope(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	return newStatus(codes.PermissionDenied, "SCOPE", "whose key it is could not be told", 0)
+	return newStatus(codes.PermissionDenied, "SCOPE", "the caller could not be identified, so its "+Key+" could not be looked up", 0)
 }
 
 // statusOf is the answer to a call that did not run.

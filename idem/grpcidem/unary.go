@@ -95,6 +95,7 @@ func (c Config) request(ctx context.Context, e *idem.Engine, method, key string,
 	}
 	scope, err := c.Scope(ctx)
 	if err != nil {
+		c.Logger.WarnContext(ctx, "idem: Scope has refused a call", "method", method, "error", err)
 		return idem.Request{}, errScope(err)
 	}
 	q := idem.Request{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/tenure-go/tenure/idem"
 	"github.com/tenure-go/tenure/internal/dialect"
@@ -88,7 +89,7 @@ func (w *work) hold(ctx context.Context, tx *sql.Tx) (at int64, err error) {
 	}
 	row, err := w.s.look(ctx, tx, w.t.ID)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("reading a record%s: %w", w.s.hint(err), err)
 	}
 	at = revision()
 	args := w.s.args(w.t.ID, at, idem.Put{Forget: placeholder})

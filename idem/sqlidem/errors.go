@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/internal/dialect"
@@ -53,8 +54,11 @@ func neverSent(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) // what database/sql says only if nothing was sent
 }
 
-// hint helps with the most frequent mistake.
+// hint helps with the most frequent mistake. SQLite has no code for it, but only text.
 func (s *Store) hint(err error) string {
+	if s.d == SQLite && strings.Contains(err.Error(), "no such table: "+s.c.Table) {
+		return " (its table is missing: run Store.Schema in a migration, or call Store.Install)"
+	}
 	if s.d.FaultOf(err) == dialect.Refused {
 		return " (if its table is missing: run Store.Schema in a migration, or call Store.Install)"
 	}

@@ -13,13 +13,14 @@ import (
 // server is a database that does nothing, and tells.
 type server struct {
 	begin      func(context.Context) error
+	prepare    error // of each statement
 	committed  int
 	rolledBack chan struct{}
 }
 
 func (s *server) Connect(context.Context) (driver.Conn, error) { return s, nil }
 func (s *server) Driver() driver.Driver                        { return nil }
-func (s *server) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
+func (s *server) Prepare(string) (driver.Stmt, error)          { return nil, s.prepare }
 func (s *server) Close() error                                 { return nil }
 func (s *server) Begin() (driver.Tx, error)                    { return s, nil }
 func (s *server) Commit() error                                { s.committed++; return nil }
@@ -35,6 +36,9 @@ func (s *server) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, er
 func newStore(t *testing.T, s *server) *Store {
 	t.Helper()
 	s.rolledBack = make(chan struct{})
+	if s.prepare == nil {
+		s.prepare = driver.ErrSkip
+	}
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
 	store, err := New(db, Postgres, Config{})
