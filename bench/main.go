@@ -53,6 +53,7 @@ func main() {
 	flag.StringVar(&o.html, "html", "", "write one page with plots to this `FILE`")
 	flag.StringVar(&o.markdown, "markdown", "", "put the tables into README.md of this `DIR`, and the plots beside it")
 	flag.BoolVar(&o.check, "check", false, "fail if a row of Tenure did harm, or if the rows that must show harm don't")
+	flag.Usage = help
 	flag.Parse()
 	if spec := os.Getenv(zombie.Env); spec != "" { // a holder that another of these programs has started
 		if err := zombie.Child(context.Background(), spec, os.Stdin, os.Stdout); err != nil {
@@ -61,14 +62,18 @@ func main() {
 		}
 		return
 	}
-	if min(o.rounds, o.trials, o.shards-1) < 0 || o.quick && o.full {
-		fmt.Fprintln(os.Stderr, "bench: -rounds and -trials: want at least 0; -shards: at least 1; -quick or -full, not both")
+	if err := o.validate(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
 	o = o.withDefaults()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "bench: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
+	}
+	if err := o.writable(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
 	o.addresses.Etcd, o.addresses.Redis, o.addresses.ZooKeeper = list(etcd), list(redis), list(zookeeper)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -134,6 +139,9 @@ func run(ctx context.Context, o options) error {
 		When:  time.Now().UTC().Format("2006-01-02 15:04 UTC"), Quick: o.quick,
 		Machine: servers.Facts(ctx, dir, places),
 	}
+	if o.quick {
+		fmt.Println("-quick: not to be quoted")
+	}
 	fmt.Println(r.Title)
 	for _, f := range r.Machine {
 		fmt.Printf("  %-10s %s\n", f.Name, f.Value)
@@ -143,6 +151,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	if err := write(o, r); err != nil || !o.check {
+		return err
+	}
+	if r, err = readBack(o, r); err != nil {
 		return err
 	}
 	return report.Check(r)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tenure-go/tenure/bench/internal/broker"
+	"github.com/tenure-go/tenure/bench/internal/measure"
+	"github.com/tenure-go/tenure/bench/internal/question"
+	"github.com/tenure-go/tenure/bench/internal/report"
 	"github.com/tenure-go/tenure/bench/internal/rival"
 	"github.com/tenure-go/tenure/bench/internal/servers"
 )
@@ -48,5 +52,26 @@ func TestPlan(t *testing.T) {
 		if sum > test.atMost {
 			t.Errorf("%s: planned %s, want at most %s", name, sum, test.atMost)
 		}
+	}
+}
+
+// A quick run's rounds are shorter than some contenders take for one request, so it judges nothing.
+func TestBars_NoVerdictOfAQuickRun(t *testing.T) {
+	results := []measure.Result{{Name: "a", Rates: []float64{3}}, {Name: "b", Rates: []float64{1}}}
+	for quick, want := range map[bool]bool{true: false, false: true} {
+		s := &session{options: options{quick: quick}}
+		var b strings.Builder
+		report.WriteTable(&b, s.bars("id", "title", "conditions.", results, []question.Bar{{Over: "a", Under: "b", Want: 2}}))
+		if got := strings.Contains(b.String(), "met"); got != want {
+			t.Errorf("quick %t: a verdict %t, want %t in %s", quick, got, want, &b)
+		}
+	}
+}
+
+// A question that is left out says why.
+func TestNeeds(t *testing.T) {
+	tables, err := (&session{places: &rival.Places{}}).unsynced(t.Context())
+	if err != nil || len(tables) != 0 || needs["unsynced"] == "" {
+		t.Errorf("got %v, %v, reason %q", tables, err, needs["unsynced"])
 	}
 }

@@ -50,7 +50,7 @@ func (s *session) longest() time.Duration {
 }
 
 func (s *session) benchtime() time.Duration {
-	return choose(s.options, 20*time.Millisecond, 200*time.Millisecond, 300*time.Millisecond)
+	return choose(s.options, 20*time.Millisecond, 80*time.Millisecond, 200*time.Millisecond)
 }
 
 func (s *session) consumption() question.Consumption {
@@ -107,7 +107,7 @@ func (s *session) planned(name string) time.Duration {
 		}
 		return sum
 	case "cost":
-		return 8*3*s.benchtime() + s.consumption().Planned()
+		return 8*3*time.Duration(s.consumption().Rounds)*s.benchtime() + s.consumption().Planned()
 	default:
 		return 0
 	}

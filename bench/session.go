@@ -39,6 +39,11 @@ var asks = []struct {
 	{"cost", (*session).cost},
 }
 
+// needs says what a question can't be asked without.
+var needs = map[string]string{
+	"unsynced": "needs -servers: fsync is turned off, which is done only to a Postgres that was started for it",
+}
+
 func names() []string {
 	var all []string
 	for _, a := range asks {
@@ -78,6 +83,9 @@ func (s *session) askAll(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
 		tables = slices.DeleteFunc(tables, func(t *report.Table) bool { return len(t.Rows) == 0 }) // ratios of contenders that are not here
+		if len(tables) == 0 {
+			fmt.Printf("\n%s: left out, %s\n", a.name, needs[a.name])
+		}
 		for _, t := range tables {
 			report.WriteTable(os.Stdout, t)
 		}

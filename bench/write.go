@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"html"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +37,38 @@ func write(o options, r *report.Report) error {
 		return markdown(o.markdown, r)
 	}
 	return nil
+}
+
+// readBack reads what was written, as those will who use it: the results, and a page that has every question.
+func readBack(o options, r *report.Report) (*report.Report, error) {
+	if o.html != "" {
+		page, err := os.ReadFile(o.html)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range r.Tables {
+			if !bytes.Contains(page, []byte(html.EscapeString(t.Question))) {
+				return nil, fmt.Errorf("bench: %s has no table for %q", o.html, t.Question)
+			}
+		}
+	}
+	if o.json == "" {
+		return r, nil
+	}
+	results, err := os.ReadFile(o.json)
+	if err != nil {
+		return nil, err
+	}
+	var read report.Report
+	d := json.NewDecoder(bytes.NewReader(results))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&read); err != nil {
+		return nil, fmt.Errorf("bench: read %s: %w", o.json, err)
+	}
+	if len(read.Tables) != len(r.Tables) || len(read.Tables) == 0 {
+		return nil, fmt.Errorf("bench: %s has %d tables, want %d, and more than none", o.json, len(read.Tables), len(r.Tables))
+	}
+	return &read, nil
 }
 
 // intoReadme puts results into the document, or makes one of them alone.

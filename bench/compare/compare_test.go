@@ -3,6 +3,7 @@ package compare_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,14 +51,59 @@ func TestRun_PrintsWhatWasLostAndDoubled(t *testing.T) {
 	for name, harmed := range map[string][2]bool{"right": {false, false}, "loses": {true, false}, "doubles": {false, true}} {
 		var cells []string
 		for line := range strings.Lines(b.String()) {
-			if fields := strings.Fields(line); len(fields) == 9 && fields[0] == name {
+			if fields := strings.Fields(line); len(fields) == 10 && fields[0] == name {
 				cells = fields
 			}
 		}
-		if cells == nil || (cells[5] != "0") != harmed[0] || (cells[6] != "0") != harmed[1] {
+		if cells == nil || cells[5] == "0" || (cells[6] != "0") != harmed[0] || (cells[7] != "0") != harmed[1] {
 			t.Errorf("%s: got %q, want harm %v in\n%s", name, cells, harmed, &b)
 		}
 	}
+}
+
+// What is lost is not known where there is no sum: that is no 0.
+func TestRun_WithoutASumIsAnError(t *testing.T) {
+	short := compare.Config{For: 100 * time.Millisecond}
+	for name, failsAt := range map[string]int{"at the start": 1, "in the end": 2} {
+		blind, sums := count("blind", 1), 0
+		blind.Sum = func(context.Context) (int64, error) {
+			if sums++; sums == failsAt {
+				return 0, errors.New("no such table")
+			}
+			return 0, nil
+		}
+		var b strings.Builder
+		err := compare.Run(t.Context(), &b, short, count("right", 1), blind)
+		if err == nil || err.Error() != "compare: blind: sum: no such table" {
+			t.Errorf("%s: got %v, want the error of Sum", name, err)
+		}
+		if got := cells(b.String(), "blind"); len(got) != 10 || got[6] != "–" || got[7] != "–" {
+			t.Errorf("%s: got %q, want – for lost and doubled in\n%s", name, got, &b)
+		}
+	}
+}
+
+func TestRun_EndedEarlyIsAnError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := count("right", 1)
+	c.Do = func(context.Context, string, int64) error { cancel(); return nil }
+	var b strings.Builder
+	if err := compare.Run(ctx, &b, compare.Config{For: time.Hour}, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was cancelled", err)
+	}
+	if got := cells(b.String(), "right"); len(got) != 10 || got[6] != "–" || got[7] != "–" {
+		t.Errorf("got %q, want – for lost and doubled in\n%s", got, &b)
+	}
+}
+
+// cells are the words of a row.
+func cells(table, name string) []string {
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == name {
+			return fields
+		}
+	}
+	return nil
 }
 
 func TestRun_RefusesWhatMakesNoSense(t *testing.T) {
@@ -88,8 +134,12 @@ func contenders(file string) ([]compare.Contender, func()) {
 			return n, err
 		}
 	}
+	var calls atomic.Int64
 	return []compare.Contender{
 		{Name: "adds", Sum: sum("adds"), Do: func(ctx context.Context, _ string, n int64) error {
+			if calls.Add(1)%100 == 1 {
+				return errors.New("refused, as every now and then")
+			}
 			_, err := db.ExecContext(ctx, "UPDATE account SET balance = balance + ? WHERE id = 'adds'", n)
 			return err
 		}},
@@ -127,12 +177,15 @@ func TestRun_Faults(t *testing.T) {
 	}
 	for line := range strings.Lines(b.String()) {
 		fields := strings.Fields(line)
-		if len(fields) != 9 || fields[0] != "adds" && fields[0] != "overwrites" {
+		if len(fields) != 11 || fields[0] != "adds" && fields[0] != "overwrites" {
 			continue
 		}
-		if (fields[5] != "0") != (fields[0] == "overwrites") || fields[6] != "0" || fields[1] == "0" {
+		if (fields[6] != "0") != (fields[0] == "overwrites") || fields[7] != "0" || fields[1] == "0" || (fields[9] == "0") != (fields[0] == "overwrites") || fields[10] == "0" {
 			t.Errorf("got %q in\n%s", fields, &b)
 		}
+	}
+	if !strings.Contains(b.String(), "adds: first error: refused, as every now and then") {
+		t.Errorf("the workers' first error is not printed: %s", &b)
 	}
 	if !strings.Contains(b.String(), "overwrites") {
 		t.Errorf("no table: %s", &b)

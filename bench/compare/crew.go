@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/tenure-go/tenure/bench/internal/measure"
 )
 
 // processes is how many a contender's clients are spread over.
@@ -32,6 +30,7 @@ type crew struct {
 	failed   int64
 	last     time.Time
 	stall    time.Duration
+	first    error // what the first request that failed was told
 	troubles []error
 }
 
@@ -70,7 +69,16 @@ func (c *crew) hire() (*member, error) {
 			if _, err := io.ReadFull(records, b); err != nil {
 				return
 			}
-			c.count(b[0], int64(binary.BigEndian.Uint32(b[1:])))
+			n := binary.BigEndian.Uint32(b[1:])
+			if b[0] == says {
+				text := make([]byte, min(n, longestText))
+				if _, err := io.ReadFull(records, text); err != nil {
+					return
+				}
+				c.fault(string(text))
+				continue
+			}
+			c.count(b[0], int64(n))
 		}
 	}()
 	return m, nil
@@ -93,6 +101,14 @@ func (c *crew) count(kind byte, micros int64) {
 		c.acked++
 	} else {
 		c.failed++
+	}
+}
+
+func (c *crew) fault(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first == nil {
+		c.first = errors.New(text)
 	}
 }
 
@@ -173,44 +189,4 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// underFaults is measure, in processes that are paused and killed.
-func (c Config) underFaults(ctx context.Context, cs []Contender) ([]measure.Result, error) {
-	results := make([]measure.Result, len(cs))
-	before := make([]int64, len(cs))
-	began := make([]int64, len(cs))
-	for i, contender := range cs {
-		results[i] = measure.Result{Name: contender.Name, Hist: hdrhistogram.New(1, time.Minute.Microseconds(), 3)}
-		var err error
-		if before[i], err = contender.Sum(ctx); err != nil {
-			return nil, fmt.Errorf("compare: %s: sum: %w", contender.Name, err)
-		}
-	}
-	for round := range turns {
-		for turn := range cs {
-			i := (turn + round) % len(cs)
-			r := &results[i]
-			team := &crew{contender: i, clients: max(1, c.Clients/processes), hist: r.Hist}
-			if err := team.turn(ctx, c.For/turns); err != nil {
-				return nil, err
-			}
-			r.Rates = append(r.Rates, float64(team.acked)/(c.For/turns).Seconds())
-			r.Acked += team.acked
-			r.Failed += team.failed
-			r.Stall = max(r.Stall, team.stall)
-			r.Err = errors.Join(append([]error{r.Err}, team.troubles...)...)
-			began[i] += team.began
-		}
-	}
-	for i, contender := range cs {
-		after, err := contender.Sum(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("compare: %s: sum: %w", contender.Name, err)
-		}
-		applied := after - before[i]
-		results[i].Lost = max(0, results[i].Acked-applied)
-		results[i].Doubled = max(0, applied-began[i]) // what had begun and has no answer may be there
-	}
-	return results, nil
 }

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,8 +16,9 @@ import (
 // turns is how many each contender has.
 const turns = 4
 
-// Run takes turns in rotated order, and prints rate, p50, p99, lost, doubled and the longest stall to w. Its error says what
-// of the arguments is wrong, or why it had to stop; what a contender's Do returns is counted, and the first error printed.
+// Run takes turns in rotated order, and prints rate, p50, p99, acknowledged, lost, doubled and the longest stall to w. Its error says
+// what of the arguments is wrong, or why it had to stop; what a contender's Do returns is counted, and the first error printed. A
+// contender whose Sum failed, or that had to stop before, has – for lost and doubled, and Run returns the error besides.
 // On return nothing of Run's own is left running.
 func Run(ctx context.Context, w io.Writer, c Config, cs ...Contender) error {
 	c, err := c.withDefaults()
@@ -30,11 +32,20 @@ func Run(ctx context.Context, w io.Writer, c Config, cs ...Contender) error {
 		return work(ctx, c, cs, order)
 	}
 	results, err := c.measure(ctx, cs)
-	if err != nil {
+	if results == nil {
 		return err
 	}
 	report.WriteTable(w, c.table(results))
-	return ctx.Err()
+	faults := []error{err}
+	for _, r := range results {
+		if r.Unknown != nil && err == nil && ctx.Err() == nil {
+			faults = append(faults, fmt.Errorf("compare: %s: sum: %w", r.Name, r.Unknown))
+		}
+	}
+	if err == nil && ctx.Err() != nil {
+		faults = append(faults, fmt.Errorf("compare: stopped early: %w", ctx.Err()))
+	}
+	return errors.Join(faults...)
 }
 
 func (c Config) measure(ctx context.Context, cs []Contender) ([]measure.Result, error) {
@@ -72,6 +83,7 @@ func (c Config) table(rs []measure.Result) *report.Table {
 			{Key: "ratio", Name: "× " + rs[0].Name},
 			{Key: "p50", Name: "p50 ms"},
 			{Key: "p99", Name: "p99 ms"},
+			{Key: "acked", Name: "acknowledged"},
 			{Key: "lost", Name: "lost"},
 			{Key: "doubled", Name: "doubled"},
 			{Key: "stall", Name: "longest stall ms"},
@@ -79,7 +91,8 @@ func (c Config) table(rs []measure.Result) *report.Table {
 		},
 	}
 	if c.Faults {
-		t.Conditions = "Three processes each; in every turn one of them is paused, and one killed."
+		t.Columns = append(t.Columns, report.Column{Key: "uncertain", Name: "killed under way"})
+		t.Conditions = "Three processes each; in every turn one of them is paused, and one killed. What that had under way may have been applied or not."
 	} else {
 		t.Conditions = "One process, no faults."
 	}
@@ -89,10 +102,14 @@ func (c Config) table(rs []measure.Result) *report.Table {
 		row.Set("ratio", r.Ratio(rs[0]).Median)
 		row.Set("p50", float64(r.Hist.ValueAtPercentile(50))/1000)
 		row.Set("p99", float64(r.Hist.ValueAtPercentile(99))/1000)
-		row.Set("lost", float64(r.Lost))
-		row.Set("doubled", float64(r.Doubled))
+		row.Set("acked", float64(r.Acked))
+		if r.Unknown == nil {
+			row.Set("lost", float64(r.Lost))
+			row.Set("doubled", float64(r.Doubled))
+		}
 		row.Set("stall", float64(r.Stall.Milliseconds()))
 		row.Set("failed", float64(r.Failed))
+		row.Set("uncertain", float64(r.Silent))
 		t.Rows = append(t.Rows, row)
 		if r.Err != nil {
 			t.Conditions += fmt.Sprintf("\n  %s: first error: %v", r.Name, r.Err)

@@ -22,7 +22,11 @@ const (
 	began  = 'b'
 	acked  = 'a' // its latency follows
 	failed = 'f' // likewise
+	says   = 'e' // what a request was told that failed: the text's length follows, and the text. Once for each worker
 )
+
+// longestText keeps a record with its text below PIPE_BUF, which is at least 512.
+const longestText = 400
 
 const recordSize = 5 // kind, microseconds
 
@@ -31,6 +35,15 @@ func record(kind byte, took time.Duration) []byte {
 	b[0] = kind
 	binary.BigEndian.PutUint32(b[1:], uint32(max(1, took.Microseconds())))
 	return b
+}
+
+func text(err error) []byte {
+	s := err.Error()
+	s = s[:min(len(s), longestText)]
+	b := make([]byte, recordSize, recordSize+len(s))
+	b[0] = says
+	binary.BigEndian.PutUint32(b[1:], uint32(len(s)))
+	return append(b, s...)
 }
 
 // order is what a worker is told: "CONTENDER CLIENTS".
@@ -50,7 +63,10 @@ func work(ctx context.Context, c Config, cs []Contender, order string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
 	do, pick := c.doer(cs[contender]), measure.Zipf(c.Skew, c.Accounts)
-	var wg sync.WaitGroup
+	var (
+		wg    sync.WaitGroup
+		first sync.Once
+	)
 	for range clients {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
@@ -67,6 +83,7 @@ func work(ctx context.Context, c Config, cs []Contender, order string) error {
 				kind := byte(acked)
 				if err := do(ctx, pick(random)); err != nil {
 					kind = failed
+					first.Do(func() { _, _ = out.Write(text(err)) })
 				}
 				if _, err := out.Write(record(kind, time.Since(start))); err != nil {
 					return

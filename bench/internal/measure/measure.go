@@ -51,10 +51,12 @@ type Result struct {
 	Hist    *hdrhistogram.Histogram // of latencies, in microseconds
 	Acked   int64                   // warm-up included
 	Failed  int64                   // requests that ended in an error, and may have been applied or not
+	Silent  int64                   // requests that have no answer, since their process was killed
 	Lost    int64                   // acknowledged and in no balance
 	Doubled int64                   // in the balances, and more than were asked for
 	Stall   time.Duration           // the longest time in which nobody had a reply
 	Err     error                   // the first error of a request, or why it could not take part
+	Unknown error                   // why Lost and Doubled are not known: the sums could not be had. nil: they are
 }
 
 type entrant struct {
@@ -75,7 +77,7 @@ func Run(ctx context.Context, c Config, cs []Contender) []Result {
 		c.told("opening " + contender.Name)
 		e, err := enter(ctx, contender, r)
 		if err != nil {
-			r.Err = err
+			r.Err, r.Unknown = err, err
 			continue
 		}
 		if e.Close != nil {
@@ -85,6 +87,9 @@ func Run(ctx context.Context, c Config, cs []Contender) []Result {
 	}
 	for round := range c.Rounds {
 		for turn := range in {
+			if ctx.Err() != nil {
+				break
+			}
 			e := in[(turn+round)%len(in)]
 			c.told(fmt.Sprintf("round %d of %d: %s", round+1, c.Rounds, e.Name))
 			e.Rates = append(e.Rates, c.turn(ctx, e))
@@ -143,7 +148,7 @@ func (c Config) turn(ctx context.Context, e *entrant) float64 {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(client), uint64(begun.UnixNano())))
 			var mine int64
-			for now := time.Now(); now.Before(end); {
+			for now := time.Now(); now.Before(end) && ctx.Err() == nil; {
 				err := e.Do(ctx, client, c.Pick(random))
 				then := time.Now()
 				if err != nil {
@@ -175,6 +180,9 @@ func (c Config) turn(ctx context.Context, e *entrant) float64 {
 		e.Hist.Merge(hists[client])
 	}
 	e.Failed += failed.Load()
+	if took <= 0 { // ctx has ended in the warm-up
+		return 0
+	}
 	return float64(counted.Load()) / took.Seconds()
 }
 
@@ -186,8 +194,12 @@ func (e *entrant) fault(err error) {
 
 func (e *entrant) audit(ctx context.Context) {
 	after, err := e.Sum(ctx)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		e.fault(err)
+		e.Unknown = err
 		return
 	}
 	applied := after - e.before

@@ -17,12 +17,15 @@ func TestLog_SeesLostAndDoubled(t *testing.T) {
 	for _, offset := range []int64{3, 4, 6, 6} {
 		l.consumed("a", records(offset))
 	}
-	if r := l.sum(); r.Work != 4 || r.Lost != 1 || r.Doubled != 1 {
-		t.Errorf("got %+v, want one lost and one doubled", r)
+	if r := l.sum([Parts]int64{9}); r.Work != 4 || r.Lost != 3 || r.Doubled != 1 {
+		t.Errorf("got %+v, want a hole and two at the end lost, and one doubled", r)
+	}
+	if r := l.sum([Parts]int64{7, 5}); r.Lost != 1+5 {
+		t.Errorf("got %+v, want a hole lost, and a partition of which nothing was consumed", r)
 	}
 	l.gaps.begin(leaving)
 	l.consumed("b", records(7))
-	if got := len(l.sum().Left); got != 1 {
+	if got := len(l.sum([Parts]int64{}).Left); got != 1 {
 		t.Errorf("got %d gaps, want 1", got)
 	}
 }

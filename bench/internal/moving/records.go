@@ -105,7 +105,7 @@ func (q *Records) Try(ctx context.Context, c Consumer, name string) (r Result, e
 	if err == nil {
 		err = until(ctx, "all is consumed", func() bool { return l.upTo(ends) })
 	}
-	return l.sum(), err
+	return l.sum(ends), err
 }
 
 // produce appends to each partition, until stop, which says where they end then.
@@ -178,24 +178,23 @@ func (l *log) upTo(ends [Parts]int64) bool {
 	return true
 }
 
-// sum counts from the first record of each partition that was consumed to the last.
-func (l *log) sum() (r Result) {
+// sum counts from the first record of each partition that was consumed to its end.
+func (l *log) sum(ends [Parts]int64) (r Result) {
 	r.Left, r.Joined = l.gaps.of(leaving), l.gaps.of(joining)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, times := range l.times {
-		first, last := int64(-1), int64(-1)
+	for part, times := range l.times {
+		first, end := int64(0), ends[part]
+		for offset := range times {
+			first = offset // any
+			break
+		}
 		for offset, n := range times {
 			r.Work += n
 			r.Doubled += n - 1
-			if first < 0 || offset < first {
-				first = offset
-			}
-			last = max(last, offset)
+			first, end = min(first, offset), max(end, offset+1)
 		}
-		if first >= 0 {
-			r.Lost += int(last-first+1) - len(times)
-		}
+		r.Lost += int(end-first) - len(times)
 	}
 	return r
 }

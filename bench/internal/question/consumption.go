@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tenure-go/tenure/bench/internal/broker"
-	"github.com/tenure-go/tenure/bench/internal/measure"
 	"github.com/tenure-go/tenure/bench/internal/report"
 	"github.com/tenure-go/tenure/cas/memkv"
 	"github.com/tenure-go/tenure/owner"
@@ -74,7 +73,7 @@ func (c Consumption) rows(ctx context.Context) ([]report.Row, error) {
 	var rows []report.Row
 	for i, way := range ways {
 		row := report.Row{Name: way.name, Ours: way.ours, Note: fmt.Sprintf("%d records, median of %d; %s", c.Records, c.Rounds, c.Broker.Name())}
-		row.Set("ns", measure.SpreadOf(took[i]).Median)
+		spread(&row, took[i])
 		rows = append(rows, row)
 	}
 	return rows, nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/bench/internal/measure"
 	"github.com/tenure-go/tenure/bench/internal/report"
 	"github.com/tenure-go/tenure/cas/memkv"
 	"github.com/tenure-go/tenure/idem"
@@ -19,7 +20,7 @@ import (
 )
 
 // Cost is what the parts cost a request that has nothing to wait for: no server, one goroutine.
-// Each is run for d, in the form of go test's -benchtime. Records of c are read besides, if there are any.
+// Each is run for d, in the form of go test's -benchtime, c.Rounds times. Records of c are read besides, if there are any.
 func Cost(ctx context.Context, d string, c Consumption) (*report.Table, error) {
 	testing.Init() // registers the flag; a program has not
 	if err := flag.Set("test.benchtime", d); err != nil {
@@ -27,9 +28,10 @@ func Cost(ctx context.Context, d string, c Consumption) (*report.Table, error) {
 	}
 	t := &report.Table{
 		ID: "cost", Plot: "ns", Log: true,
-		Question:   "What do the parts cost a request that lands on its owner and waits for nothing?",
-		Conditions: "In memory (cas/memkv), one goroutine, no I/O. A channel's round trip is there to compare with. Kafka's records come over loopback, in batches, from 8 partitions.",
-		Columns:    []report.Column{{Key: "ns", Name: "ns"}, {Key: "bytes", Name: "bytes"}, {Key: "allocations", Name: "allocations"}},
+		Question: "What do the parts cost a request that lands on its owner and waits for nothing?",
+		Conditions: "In memory (cas/memkv), one goroutine, no I/O. A channel's round trip is there to compare with. Kafka's records come over loopback, in batches, from 8 partitions. " +
+			rounds(c.Rounds),
+		Columns: []report.Column{{Key: "ns", Name: "ns"}, {Key: "bytes", Name: "bytes"}, {Key: "allocations", Name: "allocations"}},
 	}
 	store := memkv.New()
 	defer store.Close()
@@ -69,19 +71,36 @@ func Cost(ctx context.Context, d string, c Consumption) (*report.Table, error) {
 	}
 	defer table.Close()
 	for _, part := range parts(ctx, node, table, w, store) {
-		r := testing.Benchmark(part.run)
 		row := report.Row{Name: part.name, Ours: part.ours}
-		row.Set("ns", float64(r.NsPerOp()))
-		if ns := float64(r.T.Nanoseconds()) / float64(max(1, r.N)); ns < 100 {
-			row.Set("ns", ns)
+		var took []float64
+		for range max(1, c.Rounds) {
+			r := testing.Benchmark(part.run)
+			took = append(took, float64(r.T.Nanoseconds())/float64(max(1, r.N)))
+			row.Set("bytes", float64(r.AllocedBytesPerOp()))
+			row.Set("allocations", float64(r.AllocsPerOp()))
 		}
-		row.Set("bytes", float64(r.AllocedBytesPerOp()))
-		row.Set("allocations", float64(r.AllocsPerOp()))
+		spread(&row, took)
 		t.Rows = append(t.Rows, row)
 	}
 	rows, err := c.rows(ctx)
 	t.Rows = append(t.Rows, rows...)
 	return t, err
+}
+
+// spread puts the median into the column ns, and what it lies between beside it.
+func spread(row *report.Row, took []float64) {
+	s := measure.SpreadOf(took)
+	row.Set("ns", s.Median)
+	row.Set("ns_least", s.Least)
+	row.Set("ns_most", s.Most)
+	row.Say("ns", spreadText(s))
+}
+
+func rounds(n int) string {
+	if n <= 1 {
+		return "One round."
+	}
+	return fmt.Sprintf("Median of %d rounds, with the least and the most.", n)
 }
 
 type command = writer.Cmd[int, int64]

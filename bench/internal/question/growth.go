@@ -122,7 +122,8 @@ func grow(ctx context.Context, client *clientv3.Client, name string, size Size) 
 			}
 		})
 	}
-	deadline := time.NewTimer(2 * time.Minute)
+	patience := 2*time.Minute + time.Duration(size.Members)*300*time.Millisecond // each change goes to each member
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	var err error
 	select {
@@ -136,7 +137,7 @@ func grow(ctx context.Context, client *clientv3.Client, name string, size Size) 
 		row.Set("heap", float64(m.HeapInuse)/1e6)
 	case err = <-failed:
 	case <-deadline.C:
-		err = fmt.Errorf("question: %d of %d shards served after 2 min", ready.Load(), size.Shards)
+		err = fmt.Errorf("question: %d of %d shards served after %s", ready.Load(), size.Shards, patience)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

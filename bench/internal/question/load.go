@@ -41,7 +41,7 @@ func (l Load) Ask(ctx context.Context, p Pace, on rival.On) (*report.Table, []me
 	}, on.Contenders)
 	clients := fmt.Sprintf("%d clients, each waiting for its reply", l.Work.Clients)
 	if l.Work.Clients == 1 {
-		clients = "one client"
+		clients = "One client"
 	}
 	t := &report.Table{
 		ID: l.ID, Question: l.Question, Plot: "rate", Log: true,
@@ -82,17 +82,19 @@ func loadRow(r, base measure.Result) report.Row {
 	row.Set("ratio", ratio.Median)
 	row.Set("ratio_least", ratio.Least)
 	row.Set("ratio_most", ratio.Most)
-	row.Say("ratio", ratioText(ratio))
+	row.Say("ratio", spreadText(ratio))
 	for key, quantile := range map[string]float64{"p50": 50, "p99": 99, "p999": 99.9, "max": 100} {
 		row.Set(key, float64(r.Hist.ValueAtPercentile(quantile))/1000)
 	}
-	row.Set("lost", float64(r.Lost))
-	row.Set("doubled", float64(r.Doubled))
+	if r.Unknown == nil {
+		row.Set("lost", float64(r.Lost))
+		row.Set("doubled", float64(r.Doubled))
+	}
 	row.Set("failed", float64(r.Failed))
 	return row
 }
 
-func ratioText(s measure.Spread) string {
+func spreadText(s measure.Spread) string {
 	if s.Least == s.Most {
 		return report.Number(s.Median)
 	}

@@ -3,6 +3,7 @@ package question
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/tenure-go/tenure/bench/internal/measure"
 	"github.com/tenure-go/tenure/bench/internal/report"
@@ -29,12 +30,18 @@ func Lost(ctx context.Context, p Pace, clients int, durability string, misused [
 	}, all) {
 		row := report.Row{Name: r.Name, Ours: r.Ours, Misuse: i < len(misused), Note: r.Note}
 		if r.Err != nil {
-			row.Note += "; first error: " + r.Err.Error()
+			row.Note = strings.TrimPrefix(row.Note+"; first error: "+r.Err.Error(), "; ")
 		}
-		row.Set("acked", float64(r.Acked))
-		row.Set("lost", float64(r.Lost))
-		row.Set("percent", 100*float64(r.Lost)/float64(max(1, r.Acked)))
-		row.Set("doubled", float64(r.Doubled))
+		if len(r.Rates) == 0 {
+			row.Say("acked", "did not run")
+		} else {
+			row.Set("acked", float64(r.Acked))
+		}
+		if r.Unknown == nil {
+			row.Set("lost", float64(r.Lost))
+			row.Set("percent", 100*float64(r.Lost)/float64(max(1, r.Acked)))
+			row.Set("doubled", float64(r.Doubled))
+		}
 		t.Rows = append(t.Rows, row)
 	}
 	return t

@@ -85,25 +85,27 @@ func MovingRecords(ctx context.Context, q *moving.Records, consumers []moving.Co
 	return t
 }
 
-// rotate gives each of m contenders n trials, in an order that rotates. A trial that failed counts for nothing but its error.
-func rotate(m, n int, trial func(i, round int) (moving.Result, error)) ([]moving.Result, []error) {
-	results, errs := make([]moving.Result, m), make([]error, m)
+// rotate gives each of m contenders n trials, in an order that rotates. Of a trial that failed only the harm counts, and its error: what never
+// comes to an end may be what was lost.
+func rotate(m, n int, trial func(i, round int) (moving.Result, error)) ([]moving.Result, [][]error) {
+	results, errs := make([]moving.Result, m), make([][]error, m)
 	for round := range n {
 		for turn := range m {
 			i := (turn + round) % m
-			if r, err := trial(i, round); err != nil {
-				errs[i] = err
-			} else {
-				results[i].Add(r)
+			r, err := trial(i, round)
+			if err != nil {
+				errs[i] = append(errs[i], err)
+				r = moving.Result{Lost: r.Lost, Doubled: r.Doubled}
 			}
+			results[i].Add(r)
 		}
 	}
 	return results, errs
 }
 
-func movedRow(row report.Row, r moving.Result, err error) report.Row {
-	if err != nil {
-		row.Note += "; a trial failed: " + err.Error()
+func movedRow(row report.Row, r moving.Result, errs []error) report.Row {
+	if row.FailedTrials = len(errs); row.FailedTrials > 0 {
+		row.Note += fmt.Sprintf("; %s failed, the last one: %v", plural(row.FailedTrials, "trial"), errs[len(errs)-1])
 	}
 	if len(r.Left) == 0 {
 		row.Say("moved", "did not run")

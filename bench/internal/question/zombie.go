@@ -18,7 +18,8 @@ import (
 type trials struct {
 	kind     zombie.Kind
 	outcomes []zombie.Outcome
-	err      error
+	err      error // of the last that failed
+	failed   int
 }
 
 // try runs n trials of each kind, a few kinds at a time.
@@ -38,6 +39,7 @@ func try(ctx context.Context, what string, kinds []zombie.Kind, n, together int,
 				<-slots
 				if err != nil {
 					all[i].err = err
+					all[i].failed++
 					continue
 				}
 				all[i].outcomes = append(all[i].outcomes, o)
@@ -81,35 +83,44 @@ func Zombie(ctx context.Context, s *zombie.Stage, kinds []zombie.Kind, longest t
 		},
 	}
 	for _, tr := range try(ctx, "zombie", kinds, n, len(kinds), told, s.Pause) {
-		row := newRow(tr)
-		stale, blocked := 0, 0
-		var dark []float64
-		var says []string
-		for _, o := range tr.outcomes {
-			if o.Stale {
-				stale++
-			}
-			if o.Blocked {
-				blocked++
-			} else {
-				dark = append(dark, o.Dark.Seconds())
-			}
-			says = append(says, brief(o.Told))
-		}
-		row.Set("trials", float64(len(tr.outcomes)))
-		row.Set("stale", float64(stale))
-		row.Set("blocked", float64(blocked))
-		row.Set("dark", measure.SpreadOf(dark).Median)
-		slices.Sort(says)
-		row.Say("told", strings.Join(slices.Compact(says), "; "))
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, pausedRow(tr))
 	}
 	t.Rows = append(t.Rows, skipped...)
 	return t
 }
 
+func pausedRow(tr trials) report.Row {
+	row := newRow(tr)
+	stale, blocked := 0, 0
+	var dark []float64
+	var says []string
+	for _, o := range tr.outcomes {
+		if o.Stale {
+			stale++
+		}
+		if o.Blocked {
+			blocked++
+		} else {
+			dark = append(dark, o.Dark.Seconds())
+		}
+		says = append(says, brief(o.Told))
+	}
+	if ran := len(tr.outcomes); ran > 0 {
+		row.Set("stale", float64(stale))
+		row.Say("stale", fmt.Sprintf("%d of %d", stale, ran))
+		row.Set("blocked", float64(blocked))
+		row.Set("trials", float64(ran))
+	} else {
+		row.Say("trials", "did not run")
+	}
+	row.Set("dark", measure.SpreadOf(dark).Median)
+	slices.Sort(says)
+	row.Say("told", strings.Join(slices.Compact(says), "; "))
+	return row
+}
+
 func newRow(tr trials) report.Row {
-	row := report.Row{Name: tr.kind.Name, Ours: tr.kind.Ours, Misuse: tr.kind.Misuse, Note: tr.kind.Note}
+	row := report.Row{Name: tr.kind.Name, Ours: tr.kind.Ours, Misuse: tr.kind.Misuse, Note: tr.kind.Note, FailedTrials: tr.failed}
 	if tr.err != nil {
 		row.Note = strings.TrimPrefix(row.Note+"; a trial failed: "+tr.err.Error(), "; ")
 	}

@@ -16,6 +16,9 @@ func Check(r *Report) error {
 		harmed := 0
 		for _, row := range t.Rows {
 			harm := false
+			if row.Ours && row.FailedTrials > 0 {
+				refuse(t, row, "%d trials failed: %s", row.FailedTrials, row.Note)
+			}
 			for _, c := range t.Columns {
 				if !c.Safety {
 					continue

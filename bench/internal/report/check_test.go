@@ -19,6 +19,8 @@ func zombies(lock, misuse, ours float64) *Report {
 func TestCheck(t *testing.T) {
 	absent := zombies(1, 1, 0)
 	absent.Tables[0].Rows[2].Values = nil
+	failed := zombies(1, 1, 0)
+	failed.Tables[0].Rows[2].FailedTrials = 1
 	for name, test := range map[string]struct {
 		report *Report
 		want   string
@@ -26,6 +28,7 @@ func TestCheck(t *testing.T) {
 		"as it should be":            {zombies(1, 1, 0), ""},
 		"Tenure does harm":           {zombies(1, 1, 1), `row "Tenure": "stale" is 1, want 0`},
 		"Tenure did not run":         {absent, "did not run"},
+		"a trial of Tenure failed":   {failed, "1 trials failed"},
 		"no lock shows the fault":    {zombies(0, 1, 0), "can't see the fault"},
 		"the misuse shows no fault":  {zombies(1, 0, 0), `row "no fence": admitted nothing`},
 		"nothing is asked, and fine": {&Report{}, ""},

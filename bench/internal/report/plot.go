@@ -99,7 +99,8 @@ func bars(p *plot.Plot, t *Table) error {
 			least = 1
 		}
 		floor = least / 2
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.X.Label.Text += ", log scale"
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
 	}
 	var names []string
 	for i := range t.Rows {
@@ -112,7 +113,7 @@ func bars(p *plot.Plot, t *Table) error {
 		if err := bar(p, float64(i), floor, max(v, floor), barColor(row, column, v)); err != nil {
 			return err
 		}
-		if err := label(p, max(v, floor), float64(i), " "+Number(v)); err != nil {
+		if err := label(p, max(v, floor), float64(i), Number(v)); err != nil {
 			return err
 		}
 	}
@@ -153,15 +154,16 @@ func label(p *plot.Plot, x, y float64, text string) error {
 	}
 	labels.TextStyle[0].Font.Variant = "Sans"
 	labels.TextStyle[0].YAlign = -0.4
+	labels.Offset.X = vg.Points(4) // beside the bar: a space would be lost in SVG
 	p.Add(labels)
 	return nil
 }
 
 // lines draws the plotted column over the column X, a line for each Row.Name.
 func lines(p *plot.Plot, t *Table) error {
-	p.X.Label.Text, p.Y.Label.Text = t.column(t.X).Name, t.column(t.Plot).Name
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.X.Label.Text, p.Y.Label.Text = t.column(t.X).Name+", log scale", t.column(t.Plot).Name+", log scale"
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
 	p.Legend.Top, p.Legend.Left = true, true
 	series := map[string]plotter.XYs{}
 	var order []string

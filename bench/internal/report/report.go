@@ -51,6 +51,9 @@ type Row struct {
 	Values map[string]float64 `json:"values"`
 	Texts  map[string]string  `json:"texts,omitempty"` // where a number does not say it
 	Note   string             `json:"note,omitempty"`
+
+	// FailedTrials came to no end, and what they did is in no figure but those of harm.
+	FailedTrials int `json:"failed_trials,omitempty"`
 }
 
 // Set stores a value. NaN and infinities, which JSON can't hold, are left away.

@@ -92,6 +92,9 @@ func TestSVG_IsWellFormedAndTakesThePagesColour(t *testing.T) {
 		if !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", table.ID, err)
 		}
+		if (table.Log || table.Lines) && !strings.Contains(svg, "log scale") {
+			t.Errorf("%s: does not say that its axis is logarithmic", table.ID)
+		}
 		if !strings.Contains(svg, "currentColor") || strings.Contains(svg, "#000000") || strings.Contains(svg, "#-") {
 			t.Errorf("%s: a colour of its own for text or background: %.600s", table.ID, svg)
 		}

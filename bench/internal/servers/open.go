@@ -18,15 +18,17 @@ import (
 	"github.com/tenure-go/tenure/bench/internal/rival"
 )
 
-// Open connects to what a names, and opens a SQLite database under dir. The caller calls hangUp, also after an error.
-func Open(ctx context.Context, dir string, a Addresses) (p *rival.Places, hangUp func(), err error) {
-	p = &rival.Places{ZooKeeper: a.ZooKeeper, Kafka: a.Kafka, Run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
+// Open connects to what a names, and opens a SQLite database under dir. Each server must answer within a few seconds: later, one
+// that does not would be a row without requests. Errors begin with the flag that names the server. The caller calls hangUp, also after an error.
+func Open(ctx context.Context, dir string, a Addresses) (*rival.Places, func(), error) {
+	p := &rival.Places{ZooKeeper: a.ZooKeeper, Kafka: a.Kafka, Run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
 	var closers []func()
-	hangUp = func() {
+	hangUp := func() {
 		for _, f := range closers {
 			f()
 		}
 	}
+	var err error
 	if p.SQLite, err = OpenSQLite(filepath.Join(dir, "bench.db")); err != nil {
 		return nil, hangUp, err
 	}
@@ -35,19 +37,30 @@ func Open(ctx context.Context, dir string, a Addresses) (p *rival.Places, hangUp
 		return nil, hangUp, err
 	}
 	closers = append(closers, func() { _ = p.Etcd.Close() })
+	if err := askEtcd(ctx, p.Etcd); err != nil {
+		return nil, hangUp, err
+	}
 	if a.Postgres != "" {
-		if p.Postgres, err = OpenPostgres(ctx, a.Postgres, 72); err != nil {
+		pool, err := dialPostgres(ctx, a.Postgres)
+		if err != nil {
 			return nil, hangUp, err
 		}
-		closers = append(closers, p.Postgres.Close)
+		p.Postgres = pool
+		closers = append(closers, pool.Close)
 	}
+	redis.SetLogger(silent{}) // what it would log comes as an error, too
 	for _, addr := range a.Redis {
 		c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, MaxRetries: -1})
 		closers = append(closers, func() { _ = c.Close() })
-		if err := c.Ping(ctx).Err(); err != nil {
-			return nil, hangUp, fmt.Errorf("servers: redis %s: %w", addr, err)
+		if err := askRedis(ctx, c, addr); err != nil {
+			return nil, hangUp, err
 		}
 		p.Redis = append(p.Redis, c)
+	}
+	if len(a.ZooKeeper) > 0 {
+		if err := askZooKeeper(ctx, a.ZooKeeper); err != nil {
+			return nil, hangUp, err
+		}
 	}
 	return p, hangUp, nil
 }
