@@ -231,7 +231,7 @@ func (s *story) verdict() bool {
 	for _, why := range []flaw{malformed, refused, misplaced} {
 		if i := slices.IndexFunc(s.evidence.dead, func(d dead) bool { return s.evidence.spoilt[d.place] == why }); i >= 0 {
 			d := s.evidence.dead[i]
-			p("                %v, tries: %d: %.110s\n", d.place, d.tries, d.why)
+			p("                %v, tries: %d: %s\n", d.place, d.tries, short(d.why, 110))
 		}
 	}
 	faults := f.faults
@@ -259,4 +259,12 @@ func (s *story) verdict() bool {
 	}
 	p("GOOD: each record was applied once, over a leave and a kill, in %.0f s (seed %d).\n", time.Since(s.began).Seconds(), s.seed)
 	return true
+}
+
+// short is a text's beginning, and says so if there is more.
+func short(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return text
 }

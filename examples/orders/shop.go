@@ -19,7 +19,8 @@ type shop struct {
 	db       *database
 	orders   *kafka.Consumer
 	payments *kafka.Consumer
-	books    sync.Map // *book by *owner.Tenure, while it is served
+	consume  owner.Handler // both
+	books    sync.Map      // *book by *owner.Tenure, while it is served
 }
 
 // newShop makes a consumer for each topic. Both are of one group, so partition i of both is consumed by the owner of shard i.
@@ -32,6 +33,7 @@ func newShop(ctx context.Context, node string, db *database, r role, c kafka.Con
 	if s.payments, err = kafka.NewConsumer(ctx, r.Group, r.Topics.Payments, s.open(payments), c); err != nil {
 		return nil, errors.Join(err, s.orders.Close())
 	}
+	s.consume = kafka.Together(s.orders, s.payments)
 	return s, nil
 }
 
@@ -49,20 +51,7 @@ func (s *shop) serve(ctx context.Context, t *owner.Tenure) error {
 	}
 	s.books.Store(t, &book{accounts: accounts})
 	defer s.books.Delete(t)
-	return both(ctx, t, s.orders.Serve, s.payments.Serve)
-}
-
-// both runs two handlers in one tenure. If one ends the other does too: half a shard is not served.
-func both(ctx context.Context, t *owner.Tenure, a, b owner.Handler) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 2)
-	for _, h := range []owner.Handler{a, b} {
-		go func() { ended <- h(ctx, t) }()
-	}
-	first := <-ended
-	cancel()
-	return errors.Join(first, <-ended)
+	return s.consume(ctx, t)
 }
 
 // open says for one of the topics where a shard goes on, and how: entries, accounts and position are one transaction. Memory

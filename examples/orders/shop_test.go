@@ -15,23 +15,6 @@ import (
 	"github.com/tenure-go/tenure/router/kafka"
 )
 
-// Half a shard is not served: when one consumer ends, the other is ended, and waited for.
-func TestBoth(t *testing.T) {
-	broken := errors.New("broken")
-	waits := func(ctx context.Context, _ *owner.Tenure) error {
-		<-ctx.Done()
-		return nil
-	}
-	fails := func(context.Context, *owner.Tenure) error { return broken }
-	for what, handlers := range map[string][2]owner.Handler{"the first": {fails, waits}, "the second": {waits, fails}} {
-		synctest.Test(t, func(t *testing.T) {
-			if err := both(t.Context(), nil, handlers[0], handlers[1]); !errors.Is(err, broken) {
-				t.Errorf("%s fails: got %v, want its error", what, err)
-			}
-		})
-	}
-}
-
 // Memory is believed only while the tenure stands.
 func TestAccountOfAReplacedOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -177,3 +177,11 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+func TestShort(t *testing.T) {
+	for text, want := range map[string]string{"": "", "überall": "überall", "überalls": "überal…"} {
+		if got := short(text, 7); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

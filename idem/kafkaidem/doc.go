@@ -5,7 +5,10 @@
 // once: an owner that crashes between the effect and the position leaves the record to the next one. Here each record is an
 // operation of package idem, so that the next owner goes on where the first one stopped:
 //
-//	return kafka.Partition{From: from, Process: func(ctx context.Context, recs []*kgo.Record) error {
+//	// in Open, which is given ctx and t
+//	positions := kafka.OnStore(store, "/positions", kafka.Stream(ctx)) // the store that the node has
+//	from, err := positions.Load(ctx, t)
+//	process := func(ctx context.Context, recs []*kgo.Record) error {
 //		for _, r := range recs {
 //			err := kafkaidem.Do(ctx, engine, t.Token(), r, func(ctx context.Context, op *idem.Op) error {
 //				_, err := idem.Step(ctx, op, "charge", func(ctx context.Context, key string) (string, error) {
@@ -18,7 +21,9 @@
 //			}
 //		}
 //		return positions.Save(ctx, t, kafka.Next(recs))
-//	}}, err
+//	}
+//	advance := func(ctx context.Context, next int64) error { return positions.Save(ctx, t, next) }
+//	return kafka.Partition{From: from, Process: process, Advance: advance}, err
 //
 // # Which record is which operation
 //
@@ -42,6 +47,9 @@
 //	was interrupted, and Interrupted is idem.Block           kafka.Bad: Settle or Reopen it, then produce it again
 //	fn's other errors                                        kafka.NotApplied: tried again, and put away after ConsumerConfig.Tries
 //	another try is in progress for longer than Wait          *idem.InProgressError, likewise
+//	another try is waited for when a hand-off begins         not applied: its next owner takes over at once
+//	Interrupted is idem.Reconcile, whose function fails      kafka.NotApplied: fn has not run, and it is asked again
+//	could not be begun: the store can't be reached           likewise
 //	a later owner of the shard has run it                    an *owner.LostError: the tenure ends
 //	may not have been recorded, or was taken over            *idem.FinishError, *idem.LostError: the tenure ends, and the
 //	                                                         next takes over at once, by its epoch

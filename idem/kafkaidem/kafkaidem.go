@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -70,7 +71,8 @@ func fingerprint(r *kgo.Record) []byte {
 }
 
 // Do runs fn once for r, under tok, which is the tenure's: as idem.Do does, whose result nobody gets here. ctx is that of
-// kafka.Partition's Process. Each edit changes the request before: its Interrupted, or its Wait of 2 minutes.
+// kafka.Partition's Process. Each edit changes the request before: its Interrupted, or its Wait of 2 minutes. A hand-off waits
+// for fn, but not for another try: that is left to the next owner.
 //
 // The error is what Process is to return. See the package's documentation.
 func Do(ctx context.Context, e *idem.Engine, tok shard.Token, r *kgo.Record, fn func(ctx context.Context, op *idem.Op) error, edit ...func(*idem.Request)) error {
@@ -81,18 +83,68 @@ func Do(ctx context.Context, e *idem.Engine, tok shard.Token, r *kgo.Record, fn 
 	for _, change := range edit {
 		change(&q)
 	}
-	failed := false
+	ctx, begin, end := waiting(ctx)
+	defer end()
+	ran := false
 	_, err = idem.Do(ctx, e, q, func(ctx context.Context, op *idem.Op) (struct{}, error) {
-		err := fn(ctx, op)
-		failed = err != nil
-		return struct{}{}, err
+		if !begin() {
+			return struct{}{}, errDraining
+		}
+		ran = true
+		if err := fn(ctx, op); err != nil {
+			return struct{}{}, &fnError{err}
+		}
+		return struct{}{}, nil
 	})
-	return verdict(tok, r, err, failed)
+	return verdict(tok, r, err, ran)
 }
 
-// verdict words an error of idem.Do for router/kafka. failed: fn has returned one.
-func verdict(tok shard.Token, r *kgo.Record, err error, failed bool) error {
-	switch e := err.(type) { // not errors.As: fn's may wrap one of another operation
+// grace is how long an operation may take to begin once its shard is to be handed off: far longer than the store takes, and far
+// shorter than owner.Config.DrainTimeout.
+const grace = time.Second
+
+// errDraining is not applied, so it leaves no doubt about the operation.
+var errDraining = refused("the shard is to be handed off, and its next owner need not wait for the other try")
+
+// waiting returns a context that ends a while after the tenure of ctx is to be handed off, unless begin was called before, which reports
+// whether it was in time. end frees what that takes.
+func waiting(ctx context.Context) (_ context.Context, begin func() bool, end func()) {
+	t, err := owner.From(ctx)
+	if err != nil {
+		return ctx, func() bool { return true }, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	begun := make(chan struct{})
+	var first sync.Once
+	go func() {
+		select {
+		case <-begun:
+			return
+		case <-t.Draining():
+		}
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-begun:
+		case <-timer.C:
+			first.Do(func() { cancel(errDraining) })
+		}
+	}()
+	begin = func() bool {
+		first.Do(func() { close(begun) })
+		return context.Cause(ctx) != errDraining
+	}
+	return ctx, begin, func() { begin(); cancel(nil) }
+}
+
+// verdict words an error of idem.Do for router/kafka. ran: fn was called.
+func verdict(tok shard.Token, r *kgo.Record, err error, ran bool) error {
+	switch e := err.(type) { // not errors.As: fn's may wrap, or be, one of another operation
+	case *fnError:
+		if unsettled(e.error) {
+			return e.error
+		}
+		return kafka.NotApplied(e.error) // of what another try would apply again
 	case nil:
 		return nil
 	case *idem.TooLargeError:
@@ -112,13 +164,28 @@ func verdict(tok shard.Token, r *kgo.Record, err error, failed bool) error {
 	case *idem.InProgressError, *idem.LostError, *idem.FinishError:
 		return err
 	}
+	// Its own word: what Reconcile's function has failed with, which Do wraps, may speak of another operation.
+	if own, ok := err.(interface{ Outcome() cas.Outcome }); ok && own.Outcome() == cas.Applied {
+		return nil // it is done, and nobody gets the result here: what a Last step has recorded can't be read as one
+	}
+	if ran || unsettled(err) {
+		return err
+	}
+	return kafka.NotApplied(err) // such as Reconcile's, which is to be asked again
+}
+
+// unsettled: a step's effect may not have been recorded, which only the next tenure can take over at once.
+func unsettled(err error) bool {
 	_, lost := errors.AsType[*idem.LostError](err)
 	_, unfinished := errors.AsType[*idem.FinishError](err)
-	if failed && !lost && !unfinished {
-		return kafka.NotApplied(err) // of what another try would apply again
-	}
-	return err
+	return lost || unfinished
 }
+
+// fnError is what fn has returned, to be told from what idem.Do says.
+type fnError struct{ error }
+
+func (e *fnError) Unwrap() error        { return e.error }
+func (e *fnError) Outcome() cas.Outcome { return cas.OutcomeOf(e.error) }
 
 type refusal struct{ msg string }
 

@@ -28,8 +28,8 @@ type Checkpoint struct {
 
 // Checkpoints keeps checkpoints: OnCAS, Directory, or a type of yours. Safe for concurrent use.
 type Checkpoints interface {
-	// Save keeps c unless one of the same group, shard and topic id with a higher Offset is there: then it does nothing, and that is no
-	// error. One of another topic id it replaces if that has a lower Epoch; else it fails, for then nobody knows which of the two logs
+	// Save keeps c unless one of the same group, shard and topic id with a higher Epoch, or that and a higher Offset, is there: then it does
+	// nothing, and that is no error. One of another topic id it replaces if that has a lower Epoch; else it fails, for then nobody knows which of the two logs
 	// is the newer, and nil lets Trim delete. On error the one that was there before is still there.
 	Save(ctx context.Context, c Checkpoint) error
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tenure-go/tenure/cas"
 )
@@ -89,7 +90,7 @@ func (k *casCheckpoints) Save(ctx context.Context, c Checkpoint) error {
 			if was.TopicID != c.TopicID && was.Epoch >= c.Epoch {
 				return otherLog(c, was.TopicID)
 			}
-			if was.TopicID == c.TopicID && was.Offset >= c.Offset {
+			if was.TopicID == c.TopicID && newest(placeOf(was), placeOf(c)) <= 0 {
 				return nil
 			}
 		}
@@ -115,7 +116,10 @@ func Directory(path string) Checkpoints { return directory(path) }
 
 type directory string
 
-const checkpointSuffix = ".checkpoint"
+const (
+	checkpointSuffix = ".checkpoint"
+	halfWritten      = ".checkpoint-" // begins the names of files that aren't whole yet
+)
 
 // place says which checkpoint a file holds: where in which log.
 type place struct {
@@ -206,7 +210,21 @@ func (d directory) Save(_ context.Context, c Checkpoint) error {
 	for _, old := range found[min(2, len(found)):] {
 		_ = os.Remove(d.file(c.Group, c.Shard, old))
 	}
+	d.sweep(c.Group)
 	return nil
+}
+
+// sweep removes what crashes have left half written. An hour is far longer than a write takes, and than clocks of nodes are apart.
+func (d directory) sweep(group string) {
+	entries, _ := os.ReadDir(filepath.Join(string(d), group))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), halfWritten) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(filepath.Join(string(d), group, e.Name()))
+		}
+	}
 }
 
 // among lists the checkpoints of c's shard, and fails if c is not known to be newer than one of another log.
@@ -222,7 +240,7 @@ func (d directory) among(c Checkpoint) ([]place, error) {
 
 // replaceFile puts data at path as a whole, durably, or leaves what is there.
 func replaceFile(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".checkpoint-*")
+	f, err := os.CreateTemp(filepath.Dir(path), halfWritten+"*")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/shard"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -79,6 +80,9 @@ func NewConsumer(ctx context.Context, g shard.Group, topic string, open Open, c 
 	if err == nil && c.DeadLetter != "" {
 		err = known(ctx, func() error {
 			_, err := lookup(ctx, client, c.DeadLetter)
+			if e, ok := err.(*TopicError); ok {
+				e.Doing = findDead
+			}
 			return err
 		})
 	}
@@ -139,30 +143,44 @@ func (c *Consumer) Handler(open Open) owner.Handler {
 }
 
 func (c *Consumer) serve(ctx context.Context, t *owner.Tenure, open Open) error {
+	w, err := c.opened(ctx, t, open)
+	if err != nil {
+		return err
+	}
+	t.Ready()
+	return c.work(ctx, w)
+}
+
+// opened has what Open returns for the tenure's shard.
+func (c *Consumer) opened(ctx context.Context, t *owner.Tenure, open Open) (*worker, error) {
 	s := t.Token().Shard
 	if t.Token().Group != c.group.Name || s >= c.group.Shards {
-		return refused("the consumer is of group %q with %d shards, the tenure is %s: give both one declaration", c.group.Name, c.group.Shards, t.Token())
+		return nil, refused("the consumer is of group %q with %d shards, the tenure is %s: give both one declaration", c.group.Name, c.group.Shards, t.Token())
 	}
 	stream := c.streamName()
 	p, err := open(withStream(ctx, stream), t)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if p.Process == nil || p.From < -1 {
-		return refused("shard %d: Open returned From %d and a Process that is nil: %t; want a Process, and From from -1 up", s, p.From, p.Process == nil)
+		return nil, refused("shard %d: Open returned From %d and a Process that is nil: %t; want a Process, and From from -1 up", s, p.From, p.Process == nil)
 	}
-	t.Ready()
-	w := &worker{
-		consumer: c, tenure: t, shard: s, part: p, pos: p.From, trouble: c.troubleOf(s), epoch: -1,
+	return &worker{
+		consumer: c, tenure: t, shard: s, part: p, pos: p.From, epoch: -1,
 		ctx:  withStream(t.Context(), stream),
 		seek: make(chan seek),
 		log:  c.log.With("shard", s, "epoch", t.Token().Epoch),
-	}
+	}, nil
+}
+
+// work consumes an opened shard until its tenure ends.
+func (c *Consumer) work(ctx context.Context, w *worker) error {
+	w.trouble = c.troubleOf(w.shard)
 	if !c.enter(w) {
 		return ErrClosed
 	}
 	defer c.leave(w)
-	w.moveTo(p.From, -1)
+	w.moveTo(w.pos, -1)
 	return w.run(ctx)
 }
 
@@ -202,7 +220,8 @@ func (c *Consumer) owned() map[int]*worker {
 	return maps.Clone(c.workers)
 }
 
-// Lag is how many records wait in the log and here, by shard owned here, as of the last fetch or five seconds ago.
+// Lag is how many records wait in the log and here, by shard owned here, as of the last fetch or five seconds ago. A shard whose tenure is between tries
+// is not in it: its lag is not 0, but unknown, and a sum leaves it out.
 func (c *Consumer) Lag() map[int]int64 {
 	lag := make(map[int]int64)
 	for s, w := range c.owned() {
@@ -211,7 +230,8 @@ func (c *Consumer) Lag() map[int]int64 {
 	return lag
 }
 
-// Stopped says of the shards owned here that stand still, why. They are tried again by themselves.
+// Stopped says of the shards owned here that stand still, why. They are tried again by themselves. One whose tenure was ended by Process's
+// error is not among them: nobody owns it until its next tenure, here or elsewhere.
 func (c *Consumer) Stopped() map[int]error {
 	stopped := make(map[int]error)
 	for s, w := range c.owned() {
@@ -232,7 +252,8 @@ func (c *Consumer) Err() error {
 }
 
 // Seek leaves out what the owner of shard s, which must be here, has not consumed yet before offset to: past a record that stops it, or
-// past what the log has lost. It stores to by Partition.Advance, under the fence, and consumes from there. If it fails all is as before.
+// past what the log has lost. It stores to by Partition.Advance, under the fence, and consumes from there. If it fails all is as before,
+// except that an uncertain error leaves open whether it was stored. To where the shard stands already, Advance is not needed.
 //
 // It goes forward only, and to the log's end at most, as positions under a fence do: what lies before the position has had its effects. To apply it
 // once more, give the stream another name, and so positions of its own.
@@ -243,9 +264,6 @@ func (c *Consumer) Seek(ctx context.Context, s int, to int64) error {
 	w := c.owned()[s]
 	if w == nil {
 		return refused("seek: shard %d is not owned here: ask its owner", s)
-	}
-	if w.part.Advance == nil {
-		return refused("seek: shard %d: Open returned no Advance, which would store the new position", s)
 	}
 	req := seek{ctx: ctx, to: to, reply: make(chan error, 1)}
 	select {
@@ -260,6 +278,13 @@ func (c *Consumer) Seek(ctx context.Context, s int, to int64) error {
 		return err
 	case <-ctx.Done(): // it may have been stored
 		return context.Cause(ctx)
+	case <-w.tenure.Context().Done():
+	}
+	select {
+	case err := <-req.reply: // at the same time
+		return err
+	default: // Advance has panicked, or is not done yet
+		return &opError{"seek", w.tenure.Err(), cas.Uncertain}
 	}
 }
 

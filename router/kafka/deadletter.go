@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -16,7 +17,7 @@ const (
 	DeadTopic     = "tenure-dead-topic"
 	DeadPartition = "tenure-dead-partition"
 	DeadOffset    = "tenure-dead-offset"
-	DeadError     = "tenure-dead-error" // at most 4 KiB of it
+	DeadError     = "tenure-dead-error" // at most 4 KiB of it; of Bad, what it was given
 	DeadTries     = "tenure-dead-tries" // 0: not of the shard, so not tried
 	DeadEpoch     = "tenure-dead-epoch" // of the owner, in decimal
 	DeadTime      = "tenure-dead-time"  // the record's own timestamp, in milliseconds
@@ -26,8 +27,7 @@ const maxDeadError = 4 << 10
 
 // deadLetter produces r to the dead-letter topic, and returns once the brokers have it.
 func (c *Consumer) deadLetter(ctx context.Context, tok shard.Token, r *kgo.Record, why error, tries int) error {
-	text := why.Error()
-	text = text[:min(len(text), maxDeadError)]
+	text := reason(why)
 	dead := &kgo.Record{
 		Topic: c.config.DeadLetter, Key: r.Key, Value: r.Value,
 		Headers: append(slices.Clip(r.Headers),
@@ -40,9 +40,18 @@ func (c *Consumer) deadLetter(ctx context.Context, tok shard.Token, r *kgo.Recor
 			header(DeadTime, r.Timestamp.UnixMilli())),
 	}
 	if err := produce(ctx, c.client, dead); err != nil {
-		return &TopicError{c.config.DeadLetter, "put a record away", err}
+		return &TopicError{c.config.DeadLetter, putAway, err}
 	}
 	return nil
+}
+
+// reason words why for DeadError. Where the record is other headers say, so of Bad only the cause is left.
+func reason(why error) string {
+	if bad, ok := errors.AsType[*BadRecordError](why); ok && bad.Err != nil {
+		why = bad.Err
+	}
+	text := why.Error()
+	return text[:min(len(text), maxDeadError)]
 }
 
 func header(key string, v int64) kgo.RecordHeader {

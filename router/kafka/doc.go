@@ -10,7 +10,7 @@
 //		}
 //		stream := kafka.Stream(ctx) // the topic's name and id
 //		from, err := fences.Position(ctx, t.Token(), stream)
-//		return kafka.Partition{From: from, Process: func(ctx context.Context, recs []*kgo.Record) error {
+//		process := func(ctx context.Context, recs []*kgo.Record) error {
 //			return fences.Tx(ctx, t.Token(), func(tx *sql.Tx) error {
 //				for _, r := range recs {
 //					if err := applyOrder(ctx, tx, r); err != nil {
@@ -19,7 +19,13 @@
 //				}
 //				return fences.Advance(ctx, tx, t.Token(), stream, kafka.Next(recs))
 //			})
-//		}}, err
+//		}
+//		advance := func(ctx context.Context, next int64) error { // the position alone: for Seek, and past a record that was put away
+//			return fences.Tx(ctx, t.Token(), func(tx *sql.Tx) error {
+//				return fences.Advance(ctx, tx, t.Token(), stream, next)
+//			})
+//		}
+//		return kafka.Partition{From: from, Process: process, Advance: advance}, err
 //	}
 //	orders, err := kafka.NewConsumer(ctx, Orders, "orders", open, kafka.ConsumerConfig{Client: brokers, DeadLetter: "orders.dead"})
 //	...
@@ -62,7 +68,9 @@
 //
 // Split down, the bad record stands alone in the end. It gets ConsumerConfig.Tries, with growing back-off, and then goes to the dead-letter topic, with
 // headers that say where it was, why, how often it was tried, and under which epoch. A batch that ended a tenure without having been applied is remembered in
-// the process, so that a record on which Process panics does not stop a shard for ever.
+// the process, so that a record on which Process panics does not stop a shard for ever. That takes minutes (2½ with the defaults), in which the
+// shard serves nothing and is in neither Stopped nor Lag; Hooks.Batch is told, and the node's log. So recover in Process: around what
+// applies one record, within the transaction, and return Bad; or NotApplied, if certainly nothing was.
 //
 // A database that is down makes every record fail, and is no reason to put a topic away. So a record is given up on only if something has succeeded in
 // this process since the trouble began, or after a minute; and after three in a row the shard stops instead. Bad is the way to say that it is
@@ -75,8 +83,9 @@
 // A log may also lose its end, when a replica that lags is made leader (unclean.leader.election.enable) or the brokers' disks are restored from a copy. New
 // records then take offsets that were consumed. A shard whose position the log doesn't reach stands still and stays so when the log has grown past it,
 // until Seek to where it stands says that what is new before that is to be left out. To have those records consumed instead, give that one shard's stream another
-// name in Open, with the log's end of then as its position. A process that starts when the log has grown past the position can't tell: a position has no
-// leader's epoch.
+// name in Open, with the log's end of then as its position. What was seen is remembered in the process, and for
+// the shard's next tenure there. Another process that gets the shard once the log has grown past the position, one that is restarted, and a tenure after a
+// forced one can't tell either: a position has no leader's epoch. So decide before the shard moves.
 //
 // A record whose key is not of the shard, or that has none, is bad: somebody produces without Partitioner, or with another hash. AnyKey lets it pass.
 //
@@ -92,14 +101,16 @@
 // from.
 //
 //	from, err := changes.Restore(ctx, t.Token(), book.restore)
-//	return kafka.Partition{From: from, Process: func(ctx context.Context, recs []*kgo.Record) error {
+//	process := func(ctx context.Context, recs []*kgo.Record) error {
 //		out := book.plan(recs) // pure: what would change
 //		if err := changes.Append(ctx, t.Token(), kafka.Next(recs), out...); err != nil {
 //			return err
 //		}
 //		book.apply(out)
 //		return nil
-//	}}, err
+//	}
+//	advance := func(ctx context.Context, next int64) error { return changes.Append(ctx, t.Token(), next) }
+//	return kafka.Partition{From: from, Process: process, Advance: advance}, err
 //
 // No broker fences a log by Tenure's epochs, and Kafka's own fence won't do: whoever initializes a transactional id last wins, a woken zombie included. So
 // the log's order is the fence. Each record carries its owner's epoch, a new owner writes a marker before it reads, and every reader leaves out, in the order
@@ -146,5 +157,5 @@
 // # Not here
 //
 // Joins, windows, repartitioning: this is a consumer and a log, not a stream processor. Repartitioning is producing to another group's topic with its
-// Partitioner. Two topics for one group are two Consumers; a handler of yours runs both Serves and returns when one does.
+// Partitioner. Two topics for one group are two Consumers, and Together is the handler that runs both.
 package kafka

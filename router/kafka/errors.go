@@ -104,7 +104,16 @@ type TopicError struct {
 	Err   error
 }
 
+// What a TopicError of the dead-letter topic was Doing.
+const (
+	findDead = "ask the brokers for the dead-letter topic"
+	putAway  = "put a record away"
+)
+
 func (e *TopicError) Error() string {
+	if (e.Doing == findDead || e.Doing == putAway) && errors.Is(e.Err, kerr.UnknownTopicOrPartition) {
+		return fmt.Sprintf("kafka: dead-letter topic %q does not exist: create it, with any number of partitions", e.Topic)
+	}
 	return fmt.Sprintf("kafka: topic %q: %s: %v%s", e.Topic, e.Doing, e.Err, advice(e.Err))
 }
 

@@ -72,14 +72,18 @@ func (b *book) apply([]*kgo.Record)                   {}
 // State in memory is rebuilt from a changelog, which keeps the input's position too. A node that is to get a shard reads ahead.
 func ExampleChangelog() {
 	partition := func(changes *kafka.Changelog, t *owner.Tenure, b *book, from int64) kafka.Partition {
-		return kafka.Partition{From: from, Process: func(ctx context.Context, recs []*kgo.Record) error {
-			out := b.plan(recs) // pure: what would change
-			if err := changes.Append(ctx, t.Token(), kafka.Next(recs), out...); err != nil {
-				return err
-			}
-			b.apply(out)
-			return nil
-		}}
+		return kafka.Partition{
+			From: from,
+			Process: func(ctx context.Context, recs []*kgo.Record) error {
+				out := b.plan(recs) // pure: what would change
+				if err := changes.Append(ctx, t.Token(), kafka.Next(recs), out...); err != nil {
+					return err
+				}
+				b.apply(out)
+				return nil
+			},
+			Advance: func(ctx context.Context, next int64) error { return changes.Append(ctx, t.Token(), next) },
+		}
 	}
 	open := func(changes *kafka.Changelog) kafka.Open {
 		return func(ctx context.Context, t *owner.Tenure) (kafka.Partition, error) {

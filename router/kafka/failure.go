@@ -125,8 +125,13 @@ func (w *worker) seekTo(req seek) error {
 		return nil
 	}
 	if req.to == w.pos { // it is there: a fence would refuse to store it again
+		err := w.goOn()
 		req.reply <- nil
-		return w.goOn()
+		return err
+	}
+	if w.part.Advance == nil {
+		req.reply <- refused("seek: shard %d: Open returned no Advance, which would store the new position", w.shard)
+		return nil
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
@@ -145,6 +150,7 @@ func (w *worker) seekTo(req seek) error {
 	w.log.Warn("kafka: an operator has moved the position", "from", w.pos, "to", req.to)
 	*w.trouble = trouble{}
 	w.moveTo(req.to, -1)
+	w.goesOn()
 	req.reply <- nil
 	return errMoved
 }
@@ -158,6 +164,7 @@ func (w *worker) goOn() error {
 	w.log.Warn("kafka: an operator leaves out what a log that lost its end gets anew", "from", e.End, "to", w.pos)
 	*w.trouble = trouble{past: w.pos}
 	w.moveTo(w.pos, -1) // whatever leader wrote the record before it
+	w.goesOn()
 	return errMoved
 }
 

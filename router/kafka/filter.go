@@ -10,7 +10,8 @@ import (
 
 // Filter passes on what rightful owners wrote, in whole batches, of one partition of a changelog. It is the fence of a log: nobody can
 // keep a zombie from appending, so its readers leave out, in the order of the log, every record of an epoch below the
-// highest they have seen. A new owner's marker comes before its first record, so from the marker on no older owner counts. Each
+// highest they have seen. A new owner's marker comes before its first record, so from the marker on no older owner counts; and where the marker
+// is missing the log has lost records, which is an error. Each
 // reader that applies this rule to the same log comes to the same result.
 //
 // The zero value is for a reader that begins at the log's start. One that begins elsewhere sets Epoch to what its Filter had when it
@@ -47,6 +48,11 @@ func (f *Filter) Push(r *kgo.Record) (w Whole, ok bool, err error) {
 			r.Topic, r.Partition, r.Offset)
 	case f.groupID != "" && fr.groupID != f.groupID:
 		return w, false, &LogGroupError{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset, Mine: f.groupID, Theirs: fr.groupID}
+	}
+	if f.Epoch > 0 && fr.epoch > f.Epoch && fr.batch > 0 {
+		// A new owner appends nothing before its marker is there, and all that was seen before is older.
+		return w, false, refused("%s/%d@%d: epoch %s begins after epoch %s with batch %d and not with its marker: the log has lost records that it had "+
+			"acknowledged, or has grown anew from an end below where this reader began", r.Topic, r.Partition, r.Offset, fr.epoch, f.Epoch, fr.batch)
 	}
 	f.groupID = fr.groupID
 	if fr.epoch < f.Epoch {

@@ -131,9 +131,12 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// What an owner had acknowledged before it went on can't be missing.
+// What an owner had acknowledged before it went on can't be missing; its marker neither, unless the reader began after it.
 func TestFilter_NoticesAHole(t *testing.T) {
 	for what, log := range map[string][]*kgo.Record{
+		"a marker":         logOf(framed(5, 0, -1), framed(9, 1, 1, "a")),
+		"a marker, begun":  logOf(framed(5, 0, -1), framed(9, 1, 1, "a", "b")[1:]),
+		"a position first": logOf(framed(5, 2, 1, "a"), framed(9, 3, 2)),
 		"a batch":          logOf(framed(5, 0, -1), framed(5, 2, 1, "b")),
 		"a batch's end":    logOf(framed(5, 0, -1), framed(5, 1, 1, "a", "b")[:1], framed(5, 2, 1, "c")),
 		"a batch's middle": logOf(framed(5, 0, -1), framed(5, 1, 1, "a", "b", "c")[:1], framed(5, 1, 1, "a", "b", "c")[2:]),
@@ -148,6 +151,17 @@ func TestFilter_NoticesAHole(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "lost records") {
 			t.Errorf("%s is missing: got %v, want an error", what, err)
 		}
+	}
+}
+
+// A reader with a checkpoint at 12 of a log that was cut to 3 and has grown past 12, under an owner that began in between.
+func TestFilter_NoticesALogThatHasGrownAnew(t *testing.T) {
+	f := Filter{Epoch: 5}
+	if _, ok, err := f.Push(framed(9, 4, 7, "d")[0]); err == nil || ok || !strings.Contains(err.Error(), "grown anew") {
+		t.Errorf("got %t, %v, want an error", ok, err)
+	}
+	if diff := cmp.Diff(Filter{Epoch: 5}, f, cmp.AllowUnexported(Filter{})); diff != "" {
+		t.Errorf("an error has changed the filter (-before +after):\n%s", diff)
 	}
 }
 

@@ -23,7 +23,8 @@ type Follower struct {
 }
 
 // Restore writes tok's marker, replays up to it what rightful owners wrote in whole batches, and returns the input position stored last, or -1.
-// *fence.FencedError: a newer owner was there before. apply's error ends it, and state is then in doubt. One that has succeeded is
+// *fence.FencedError: a newer owner was there before. A log that ends below the newest checkpoint, or has grown past it unseen, has lost records
+// and is refused. apply's error ends it, and state is then in doubt. One that has succeeded is
 // the tenure's last: another is refused. Use RestoreFrom where there are
 // Checkpoints.
 func (l *Changelog) Restore(ctx context.Context, tok shard.Token, apply func(*kgo.Record) error) (int64, error) {
@@ -120,9 +121,15 @@ func (f *Follower) Restore(ctx context.Context, tok shard.Token) (int64, error) 
 	if err := f.log.unrestored(tok); err != nil {
 		return -1, err
 	}
+	if err := f.whole(ctx); err != nil {
+		return -1, err
+	}
 	marker, err := f.log.write(ctx, frame{epoch: tok.Epoch, groupID: tok.GroupID, next: -1}, f.shard, -1, nil)
 	if err != nil {
 		return -1, err
+	}
+	if f.pos > marker {
+		return -1, f.short(marker)
 	}
 	if err := f.read(ctx, marker); err != nil {
 		return -1, err
@@ -131,6 +138,25 @@ func (f *Follower) Restore(ctx context.Context, tok shard.Token) (int64, error) 
 		return -1, &fence.FencedError{Mine: tok.Epoch, Current: f.filter.Epoch}
 	}
 	return f.filter.Next(), f.log.begin(tok, marker+1, f.filter.Next())
+}
+
+// whole refuses a log that ends below where this reader stands. It is asked before the marker is written: a few tries with a marker each, and the
+// log would have grown past the reader.
+func (f *Follower) whole(ctx context.Context) error {
+	if f.pos == 0 {
+		return nil
+	}
+	end, err := offsets(ctx, f.log.client, f.log.topic, timeEnd, int32(f.shard))
+	if err == nil && end[int32(f.shard)] < f.pos {
+		err = f.short(end[int32(f.shard)])
+	}
+	return err
+}
+
+func (f *Follower) short(end int64) error {
+	return refused("changelog: restore shard %d: %s/%d ends at %d, and the newest checkpoint, or what was read before, at %d: the log has lost its end, "+
+		"and what is appended up to there would be left out. Bring the log back; or delete the topic with its checkpoints and build the state anew; or, "+
+		"if the log was never trimmed, delete the checkpoint: then the state is what the log still has", f.shard, f.log.topic, f.shard, end, f.pos)
 }
 
 // read applies what counts, up to and with the record at last. What the owner has trimmed meanwhile, its newest checkpoint holds.

@@ -38,7 +38,15 @@ func reach(ctx context.Context, cl *kgo.Client) error {
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)
-	return &opError{"reach a broker", fmt.Errorf("%w%s", err, advice(err)), cas.NotApplied}
+	return &opError{"reach a broker", fmt.Errorf("%w%s%s", err, advice(err), ofDefault(cl)), cas.NotApplied}
+}
+
+// ofDefault is a remark if what was tried is what kgo tries by default. That it was not given can't be told for certain.
+func ofDefault(cl *kgo.Client) string {
+	if seeds, _ := cl.OptValue(kgo.SeedBrokers).([]string); len(seeds) == 1 && seeds[0] == "127.0.0.1" {
+		return " (127.0.0.1 is kgo's default, which is tried if Client has no kgo.SeedBrokers)"
+	}
+	return ""
 }
 
 // lookup asks for a topic, past any cache. It never creates one.

@@ -48,7 +48,7 @@ func (t *trouble) lost(pos int64) error {
 
 // ends notes that the log ends below the position.
 func (t *trouble) ends(e *OffsetError) {
-	if e.lostEnd() && t.past != e.Position {
+	if e.First <= e.Position && t.past != e.Position {
 		t.cut = e
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -71,8 +72,10 @@ func (w *worker) run(ctx context.Context) error {
 		case nil:
 		case errMoved:
 			n = 0
-		default:
+		case errEnding:
 			return nil
+		default:
+			return err // of Advance, for Seek
 		}
 	}
 }
@@ -230,12 +233,17 @@ func (w *worker) process(recs []*kgo.Record) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return w.part.Process(w.ctx, recs)
+	return w.part.Process(w.ctx, slices.Clone(recs)) // its own: it may put them in another order
 }
 
 // went moves past r, which is done with.
 func (w *worker) went(r *kgo.Record) {
 	w.moveTo(r.Offset+1, r.LeaderEpoch)
+	w.goesOn()
+}
+
+// goesOn says that the shard stands still no more, if it did.
+func (w *worker) goesOn() {
 	if w.stopped.Load() != nil {
 		w.stopped.Store(nil)
 		w.log.Info("kafka: the shard goes on", "offset", w.pos)
