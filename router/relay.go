@@ -22,7 +22,7 @@ const flushWithin = time.Millisecond
 // relay sends r on and streams the answer back. With an error nothing was answered.
 func (t *trip) relay(w http.ResponseWriter, r *http.Request) error {
 	var failed error
-	to := &relayWriter{ResponseWriter: w, header: make(http.Header), expects: r.Header.Get("Expect") != ""}
+	to := &relayWriter{ResponseWriter: w, header: make(http.Header)}
 	if r.Header.Get("Upgrade") != "" {
 		// One side may be stuck in a write to the other: to end it, both are closed.
 		ctx, closeOwner := context.WithCancel(r.Context())
@@ -107,14 +107,14 @@ func (t *trip) prepare(w http.ResponseWriter, res *http.Response) {
 	}
 }
 
-// relayWriter keeps from the client the owner's "100 Continue" for an Expect that the client did not send, and
-// from the proxy the headers that handlers around this one have set: it empties what it gets as
-// Header after each answer below 200.
+// relayWriter keeps from the client the owner's "100 Continue": one who expects it gets it from this server when the body is
+// read, which is when the owner asks for it, or has kept the hop waiting for too long; and who did not, gets none. And it keeps
+// from the proxy the headers that handlers around this one have set: it empties what it gets as Header after each
+// answer below 200.
 type relayWriter struct {
 	http.ResponseWriter
 	header   http.Header // the proxy's until begun
 	begun    bool        // the answer proper: from now on headers are trailers
-	expects  bool
 	hijacked bool
 	upgraded func(client net.Conn) // nil: not asked for
 }
@@ -129,9 +129,6 @@ func (w *relayWriter) Header() http.Header {
 func (w *relayWriter) WriteHeader(status int) {
 	switch {
 	case status == http.StatusContinue:
-		if w.expects {
-			w.ResponseWriter.WriteHeader(status)
-		}
 	case status < 200 && status != http.StatusSwitchingProtocols:
 		all := w.ResponseWriter.Header()
 		mine := all.Clone()

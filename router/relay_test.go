@@ -2,6 +2,7 @@ package router
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -191,9 +192,29 @@ type refuses struct{}
 
 func (refuses) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
-// Who sent no Expect gets no "100 Continue", although the hop had one. Who did gets one, once the owner reads.
+// Who sent no Expect gets no "100 Continue", although the hop had one. Who did gets one, once the owner reads: one, also if the body
+// is on its way before that of the hop is seen.
 func TestContinueIsForWhoExpectsIt(t *testing.T) {
-	gw := away(t, HTTPConfig{}, says("b"))
+	continues(t, away(t, HTTPConfig{}, says("b")).URL)
+	continues(t, away(t, HTTPConfig{Transport: readsFirst{}}, says("b")).URL)
+}
+
+// readsFirst is a hop that has sent the body before it tells of the owner's "100 Continue".
+type readsFirst struct{}
+
+func (readsFirst) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if trace := httptrace.ContextClientTrace(r.Context()); err == nil && trace != nil && trace.Got1xxResponse != nil {
+		err = trace.Got1xxResponse(http.StatusContinue, nil)
+	}
+	return &http.Response{
+		StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}, err
+}
+
+func continues(t *testing.T, url string) {
+	t.Helper()
 	for _, expects := range []bool{false, true} {
 		got := 0
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -202,7 +223,7 @@ func TestContinueIsForWhoExpectsIt(t *testing.T) {
 				return nil
 			},
 		})
-		r := request(t, "POST", gw.URL+"/k", strings.NewReader(strings.Repeat("x", 1<<20))).WithContext(ctx)
+		r := request(t, "POST", url+"/k", strings.NewReader(strings.Repeat("x", 1<<20))).WithContext(ctx)
 		want := 0
 		if expects {
 			r.Header.Set("Expect", "100-continue")

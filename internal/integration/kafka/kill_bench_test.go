@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tenure-go/tenure/internal/integration/etcdtest"
@@ -40,13 +39,9 @@ func BenchmarkKill(b *testing.B) {
 }
 
 func benchKill(b *testing.B, ttl, session time.Duration, tuned bool) {
-	br := killBrokers(b)
+	br := real(b) // kfake has no sessions of their own for groups of KIP-848
 	topic := br.topic("kill", orders.Shards)
 	defer br.steady(topic)()
-	seeds := os.Getenv("TENURE_TEST_KAFKA")
-	if br.fake != nil {
-		seeds = br.fake.ListenAddrs()[0]
-	}
 	etcd := etcdtest.Start(b, etcdtest.Config{})
 	deaths := []*death{{kind: byTenure}, {kind: byCooperative}, {kind: byKIP848}}
 	var ratios [2][]float64
@@ -55,7 +50,7 @@ func benchKill(b *testing.B, ttl, session time.Duration, tuned bool) {
 		for i := range deaths {
 			d := deaths[(i+turn)%len(deaths)] // none is always the first
 			o := memberOrders{
-				Kind: d.kind, Group: name("kill"), Topic: topic, Brokers: seeds, Etcd: etcd.Endpoint,
+				Kind: d.kind, Group: name("kill"), Topic: topic, Brokers: os.Getenv("TENURE_TEST_KAFKA"), Etcd: etcd.Endpoint,
 				Timeout: session, Tuned: tuned,
 			}
 			switch d.kind {
@@ -84,14 +79,6 @@ func benchKill(b *testing.B, ttl, session time.Duration, tuned bool) {
 	for i, r := range ratios {
 		b.ReportMetric(median(r), "tenure/"+deaths[i+1].kind)
 	}
-}
-
-// killBrokers is the real broker, or a fake one that lets sessions be short.
-func killBrokers(b *testing.B) *brokers {
-	if os.Getenv("TENURE_TEST_KAFKA") == "" {
-		return fake(b, kfake.GroupMinSessionTimeout(time.Second))
-	}
-	return real(b)
 }
 
 // steady produces to each partition every 2 ms, until stop.
