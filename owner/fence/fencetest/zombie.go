@@ -181,12 +181,16 @@ func testRace(t T, x *fixture) {
 	if x.OneWriter {
 		rounds = 4 // the seal has to find its turn among writers that never rest
 	}
+	var over atomic.Bool // a seal has failed: nobody will fence the zombies
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer over.Store(true)
 	for round := int64(1); round <= rounds; round++ {
-		var wg, begun sync.WaitGroup
+		var begun sync.WaitGroup
 		var sealed atomic.Bool
 		begun.Add(zombies)
 		for z := range zombies {
-			wg.Go(func() { x.writeUntilFenced(t, Token(round), z+1, begun.Done, &sealed) })
+			wg.Go(func() { x.writeUntilFenced(t, Token(round), z+1, begun.Done, &sealed, &over) })
 		}
 		begun.Wait()
 		x.seal(t, Token(round+1))
@@ -205,8 +209,8 @@ func testRace(t T, x *fixture) {
 	}
 }
 
-func (x *fixture) writeUntilFenced(t T, tok shard.Token, account int, begun func(), sealed *atomic.Bool) {
-	for n := 0; ; n++ {
+func (x *fixture) writeUntilFenced(t T, tok shard.Token, account int, begun func(), sealed, over *atomic.Bool) {
+	for n := 0; !over.Load(); n++ {
 		late := sealed.Load()
 		err := x.add(t, tok, account, 1)
 		if n == 0 {

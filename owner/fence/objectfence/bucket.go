@@ -53,8 +53,9 @@ func (f *Fence) key(tok shard.Token) string {
 }
 
 // sealTries bounds how often Seal begins anew because somebody wrote in between: an owner that does not know
-// yet that it is replaced, or another that seals.
-const sealTries = 16
+// yet that it is replaced, or another that seals. A try is two requests and a write is one, so an owner that never rests
+// wins often; but each try that fails is one of its writes, and Seal does not rest either.
+const sealTries = 256
 
 // Seal makes tok's epoch the object's, and returns the object with what the last owner left in it, which is current
 // and stays so. Its body is empty if there was none. *fence.FencedError if a higher epoch is there,

@@ -316,11 +316,11 @@ func TestSealTriesAgain(t *testing.T) {
 		}
 		sealed(t, f, next)
 	}
-	for range 100 {
+	for range 1000 {
 		b.answers(http.StatusPreconditionFailed)
 	}
 	before := b.puts
-	if _, err := f.Seal(t.Context(), fencetest.Token(9)); err == nil || b.puts-before > 50 {
+	if _, err := f.Seal(t.Context(), fencetest.Token(9)); err == nil || b.puts-before > 500 {
 		t.Errorf("got %v after %d tries, want an end to it", err, b.puts-before)
 	}
 	if _, err := objectfence.New(nil, objectfence.Config{}); err == nil {
