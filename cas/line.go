@@ -97,7 +97,7 @@ func (p *place) await(ctx context.Context) error {
 			if !time.Now().Before(most) {
 				return nil
 			}
-			p.lose()
+			p.dissolve()
 		}
 	}
 }
@@ -125,9 +125,9 @@ func (p *place) patience() time.Time {
 	return p.line.since.Add(turnMost)
 }
 
-// lose lets everybody in the line go ahead, if the one who has the turn has had it for too long. Who comes later forms a
+// dissolve lets everybody in the line go ahead, if the one who has the turn has had it for too long. Who comes later forms a
 // new one.
-func (p *place) lose() {
+func (p *place) dissolve() {
 	lines.Lock()
 	defer lines.Unlock()
 	if p.hasTurn() || time.Since(p.line.since) < turnMost {

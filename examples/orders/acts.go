@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tenure-go/tenure/examples/internal/wait"
 )
 
 // askers is how many clients ask at a time.
@@ -66,7 +68,7 @@ func (s *story) takeWaited() int {
 
 // sent waits until that part of the records has been produced.
 func (s *story) sent(ctx context.Context, part float64) error {
-	return until(ctx, s.limit, fmt.Sprintf("%.0f %% of the records", 100*part), func() (bool, string) {
+	return wait.Until(ctx, s.limit, fmt.Sprintf("%.0f %% of the records", 100*part), func() (bool, string) {
 		return s.load.part() >= part, fmt.Sprintf("%.0f %%", 100*s.load.part())
 	})
 }
@@ -89,7 +91,7 @@ func (s *story) leave(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(began)
-	err := until(ctx, 20*time.Second, name+" to end", func() (bool, string) {
+	err := wait.Until(ctx, 20*time.Second, name+" to end", func() (bool, string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.left[name], "it has not left"
@@ -129,7 +131,7 @@ func (s *story) crash(ctx context.Context) error {
 
 // answeredAgain waits until a customer of each shard is answered for.
 func (s *story) answeredAgain(ctx context.Context) error {
-	return until(ctx, 30*time.Second, "all shards to be served", func() (bool, string) {
+	return wait.Until(ctx, 30*time.Second, "all shards to be served", func() (bool, string) {
 		first := make([]string, len(s.customers))
 		for i, of := range s.customers {
 			first[i] = of[0]
@@ -205,7 +207,7 @@ func (s *story) finish(ctx context.Context) error {
 
 // caughtUp waits until nothing is left to consume: usually moments, but a minute if a spoilt record has come last after all.
 func (s *story) caughtUp(ctx context.Context, e evidence) error {
-	return until(ctx, 90*time.Second, "the lag to be gone", func() (bool, string) {
+	return wait.Until(ctx, 90*time.Second, "the lag to be gone", func() (bool, string) {
 		applied, err := s.db.applied(ctx)
 		if err != nil {
 			return false, err.Error()

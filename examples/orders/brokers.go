@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-go/tenure/examples/internal/wait"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -93,7 +95,7 @@ func (b *brokers) create(ctx context.Context, topic string, partitions int) erro
 		}
 		return nil
 	})
-	return until(ctx, 10*time.Second, "topic "+topic, func() (bool, string) {
+	return wait.Until(ctx, 10*time.Second, "topic "+topic, func() (bool, string) {
 		d, err := b.admin.ListTopics(ctx, topic)
 		return err == nil && d[topic].Err == nil && len(d[topic].Partitions) == partitions, fmt.Sprint(err, d[topic].Err)
 	})

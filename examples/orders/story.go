@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-go/tenure/examples/internal/wait"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -204,7 +206,7 @@ func (s *story) start(ctx context.Context, name string) error {
 	if err := s.fleet.Start(name, r); err != nil {
 		return err
 	}
-	err := until(ctx, 20*time.Second, name+" to say where it listens", func() (bool, string) {
+	err := wait.Until(ctx, 20*time.Second, name+" to say where it listens", func() (bool, string) {
 		return s.reach(name) != "", "it says nothing"
 	})
 	if err != nil {
@@ -243,7 +245,7 @@ func (s *story) owned() map[string]int {
 
 // settled waits until the live nodes share the shards, evenly.
 func (s *story) settled(ctx context.Context) error {
-	return until(ctx, 30*time.Second, strings.Join(s.live, ", ")+" to share the shards", func() (bool, string) {
+	return wait.Until(ctx, 30*time.Second, strings.Join(s.live, ", ")+" to share the shards", func() (bool, string) {
 		n := s.owned()
 		for _, name := range s.live {
 			if n[name] < s.shards/len(s.live) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/tenure-go/tenure/examples/internal/wait"
 )
 
 // crash kills a node and times until each of its shards takes writes again.
@@ -31,7 +33,7 @@ func (s *story) crash(ctx context.Context) error {
 			served[i] = time.Now()
 		})
 	}
-	err := until(ctx, ttl+20*time.Second, "etcd to end the lease of "+id, func() (bool, string) {
+	err := wait.Until(ctx, ttl+20*time.Second, "etcd to end the lease of "+id, func() (bool, string) {
 		return !s.observer.goneSince(id).IsZero(), "its member key is still there"
 	})
 	if err != nil {

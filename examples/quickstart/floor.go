@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-go/tenure/examples/internal/wait"
+
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/etcdkv"
 )
@@ -39,7 +41,7 @@ func (s *story) measureFloor(ctx context.Context) error {
 		}
 		defer p.kill()
 	}
-	return until(ctx, 20*time.Second, "the floor to be measured", func() (bool, string) {
+	return wait.Until(ctx, 20*time.Second, "the floor to be measured", func() (bool, string) {
 		mu.Lock()
 		defer mu.Unlock()
 		s.floor = floor

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tenure-go/tenure/examples/internal/wait"
 )
 
 // join starts one more node, under load.
@@ -35,7 +37,7 @@ func (s *story) leave(ctx context.Context) error {
 		return err
 	}
 	// It still forwards what clients send it, until they have noticed.
-	err := until(ctx, 20*time.Second, id+" to exit", func() (bool, string) {
+	err := wait.Until(ctx, 20*time.Second, id+" to exit", func() (bool, string) {
 		select {
 		case <-p.exited:
 			return true, ""
@@ -51,7 +53,7 @@ func (s *story) leave(ctx context.Context) error {
 	}
 	s.report.say("it has handed everything over and is gone: %s", s.shares())
 	s.ledger.calm.Store(false)
-	err = until(ctx, longest, "what began before to be answered", func() (bool, string) {
+	err = wait.Until(ctx, longest, "what began before to be answered", func() (bool, string) {
 		requests, shards := s.ledger.open.Load(), s.gaps.open.Load()
 		return requests == 0 && shards == 0, fmt.Sprintf("%d requests have no answer, %d shards take no writes", requests, shards)
 	})

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-go/tenure/examples/internal/wait"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/cas"
@@ -161,7 +163,7 @@ func (s *story) found(ctx context.Context) error {
 		if err := s.cluster.start(ctx, ids[i]); err != nil {
 			return err
 		}
-		err := until(ctx, 20*time.Second, ids[i]+" to join", func() (bool, string) {
+		err := wait.Until(ctx, 20*time.Second, ids[i]+" to join", func() (bool, string) {
 			return s.observer.isMember(ids[i]), "it has no member key"
 		})
 		if err != nil {
@@ -230,7 +232,7 @@ func (s *story) shares() string {
 // settled waits until those nodes, all ready, share the shards evenly and nothing is left to move.
 func (s *story) settled(ctx context.Context, ids ...string) error {
 	least, most := s.shards/len(ids), (s.shards+len(ids)-1)/len(ids)
-	return until(ctx, 30*time.Second, strings.Join(ids, ", ")+" to share the shards evenly", func() (bool, string) {
+	return wait.Until(ctx, 30*time.Second, strings.Join(ids, ", ")+" to share the shards evenly", func() (bool, string) {
 		n, moving := s.owners(), s.observer.moving()
 		ready := len(*s.cluster.ready.Load())
 		even := len(n) == len(ids)

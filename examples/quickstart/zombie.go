@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-go/tenure/examples/internal/wait"
+
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/shard"
 )
@@ -92,7 +94,7 @@ func (s *story) haunt(ctx context.Context) error {
 	}
 	s.report.say("%s, about to write a new balance of %s under epoch %s, is stopped (SIGSTOP)", id, account, before.Epoch)
 
-	err = until(ctx, ttl+20*time.Second, "another node to own "+account, func() (bool, string) {
+	err = wait.Until(ctx, ttl+20*time.Second, "another node to own "+account, func() (bool, string) {
 		m, _ := s.table.Owner(account)
 		return m != nil && m.ID != id, s.shares()
 	})
@@ -145,7 +147,7 @@ func (s *story) sleeping(ctx context.Context, id string, answered <-chan error) 
 
 // staleWrite waits for the zombie to tell what became of its write.
 func (s *story) staleWrite(ctx context.Context, id, op string) (what stale, err error) {
-	err = until(ctx, 20*time.Second, id+" to send its late write", func() (bool, string) {
+	err = wait.Until(ctx, 20*time.Second, id+" to send its late write", func() (bool, string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, what = range s.stales {

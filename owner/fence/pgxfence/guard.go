@@ -19,8 +19,9 @@ import (
 // Seal waits only for the commit, and not for what you do between: the row stays locked until tx
 // ends. What is written after the guard is guarded as well.
 //
-// On error tx has been rolled back, and nothing was applied; unless it had ended before, which is Uncertain. Don't roll tx back to a savepoint from
-// before the guard: that gives up its lock. Config.Idle and Config.Terminate are not seen to.
+// On error tx has been rolled back, and nothing was applied; unless it had ended before, which is Uncertain.
+// Don't roll tx back to a savepoint from before the guard: that gives up its lock. Config.Idle and
+// Config.Terminate are not seen to.
 func (f *Fence) Guard(ctx context.Context, tx pgx.Tx, tok shard.Token) error {
 	err := fence.CheckToken(tok)
 	if err == nil {

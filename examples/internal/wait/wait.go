@@ -1,4 +1,5 @@
-package main
+// Package wait waits for conditions, with a deadline.
+package wait
 
 import (
 	"context"
@@ -6,11 +7,11 @@ import (
 	"time"
 )
 
-// until waits until done says true, and looks every few milliseconds. It gives up when ctx ends, or after most:
+// Until waits until done says true, and looks every few milliseconds. It gives up when ctx ends, or after most:
 // then the error says what was waited for, and what there was instead.
-func until(ctx context.Context, most time.Duration, what string, done func() (ok bool, instead string)) error {
+func Until(ctx context.Context, most time.Duration, what string, done func() (ok bool, instead string)) error {
 	deadline := time.Now().Add(most)
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		ok, instead := done()
