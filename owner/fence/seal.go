@@ -34,7 +34,8 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 		return err // nil: sealed already
 	}
 	// Either row may be missing, if somebody has cleaned up by hand.
-	n, err := f.raise(ctx, tok, s.groupID != "" && s.wanted > 0)
+	found := s.groupID != "" && (s.wanted > 0 || f.stmt.AddWanted == "")
+	n, err := f.raise(ctx, tok, found)
 	if err != nil {
 		return sealError(tok, err)
 	}
@@ -50,39 +51,23 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 // raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it.
 func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, error) {
 	epoch := int64(tok.Epoch)
-	add := []step{
-		{f.stmt.AddWanted, []any{tok.Group, tok.Shard}},
-		{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}},
-	}
 	wanted := step{f.stmt.RaiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}
-	sealed := step{f.stmt.RaiseEpoch, []any{
-		epoch, tok.Group, tok.Shard, tok.GroupID, epoch, tok.Group, tok.Shard, epoch,
-	}}
+	sealed := []step{{f.stmt.RaiseEpoch, f.d.RaiseEpochArgs(tok.Group, tok.Shard, tok.GroupID, epoch)}}
+	if f.stmt.Hold != "" {
+		sealed = append([]step{{f.stmt.Hold, []any{tok.Group, tok.Shard}}}, sealed...)
+	}
 	if f.d == dialect.SQLite {
 		// One writer at a time: there are no overlapping guards to turn away, and each turn as the
 		// writer has to be waited for.
-		if found {
-			return f.update(ctx, wanted, sealed)
+		all := append([]step{wanted}, sealed...)
+		if !found {
+			all = append(f.add(tok), all...)
 		}
-		return f.update(ctx, append(add, wanted, sealed)...)
+		return f.update(ctx, all...)
 	}
 	if !found {
-		_, err := f.update(ctx, add[0])
-		if err == nil {
-			_, err = f.update(ctx, add[1])
-		}
-		// Two that add one row can fail each other (a deadlock on MySQL), so what counts is the row.
-		s, again := f.state(ctx, tok, "")
-		switch {
-		case again != nil:
-			return 0, again
-		case s.groupID == "" && err != nil:
-			return 0, err
-		case s.groupID == "":
-			return 0, errors.New("the row that was added is not there: does this pool reach a replica?")
-		}
-		if err := s.refuse(tok); !errors.Is(err, ErrNotSealed) {
-			return 0, nil // Seal says why
+		if refused, err := f.addRow(ctx, tok); refused || err != nil {
+			return 0, err // Seal says why it is refused
 		}
 	}
 	if _, err := f.update(ctx, wanted); err != nil {
@@ -91,7 +76,36 @@ func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, er
 	// This one looks for a newer seal and for the group's floor in a snapshot from after the first
 	// was visible to everybody: whoever raises either later than that will find this row and raise
 	// it too.
-	return f.update(ctx, sealed)
+	return f.update(ctx, sealed...)
+}
+
+// add makes the row of a shard that has none, and that of wanted, if it has one.
+func (f *SQL) add(tok shard.Token) []step {
+	row := step{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}}
+	if f.stmt.AddWanted == "" {
+		return []step{row}
+	}
+	return []step{{f.stmt.AddWanted, []any{tok.Group, tok.Shard}}, row}
+}
+
+// addRow adds, and reports whether what is there then refuses tok.
+func (f *SQL) addRow(ctx context.Context, tok shard.Token) (refused bool, err error) {
+	for _, s := range f.add(tok) {
+		if _, err = f.update(ctx, s); err != nil {
+			break
+		}
+	}
+	// Two that add one row can fail each other (a deadlock on MySQL), so what counts is the row.
+	s, again := f.state(ctx, tok, "")
+	switch {
+	case again != nil:
+		return false, again
+	case s.groupID == "" && err != nil:
+		return false, err
+	case s.groupID == "":
+		return false, errors.New("the row that was added is not there: does this pool reach a replica?")
+	}
+	return !errors.Is(s.refuse(tok), ErrNotSealed), nil
 }
 
 func sealError(tok shard.Token, err error) error {
@@ -113,13 +127,17 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 		return err
 	}
 	least := int64(lineage) << 48
-	for _, s := range []step{
+	sealed := []step{{f.stmt.AllEpochs, []any{least, group, least}}}
+	if f.stmt.HoldAll != "" {
+		sealed = append([]step{{f.stmt.HoldAll, []any{group, least}}}, sealed...)
+	}
+	for _, steps := range [][]step{
 		// The floor is what refuses a first seal of a row that is not there yet.
-		{f.stmt.AddWanted, []any{group, dialect.FloorShard}},
-		{f.stmt.AllWanted, []any{least, group, least}},
-		{f.stmt.AllEpochs, []any{least, group, least}},
+		{{f.stmt.AddFloor, []any{group, dialect.FloorShard}}},
+		{{f.stmt.AllWanted, []any{least, group, least}}},
+		sealed,
 	} {
-		if _, err := f.update(ctx, s); err != nil {
+		if _, err := f.update(ctx, steps...); err != nil {
 			return fmt.Errorf("fence: seal all of %q: %w", group, err)
 		}
 	}

@@ -56,17 +56,26 @@ func (x *fixture) guarded(t T, revision int64, account int) Tx {
 }
 
 func testSealWaits(t T, x *fixture) {
+	waits(t, x, func(ctx context.Context) error { return x.fence.Seal(ctx, Token(2)) })
+}
+
+func testSealAllWaits(t T, x *fixture) {
+	waits(t, x, func(ctx context.Context) error { return x.fence.(GroupSealer).SealAll(ctx, Token(1).Group, 34) })
+}
+
+func waits(t T, x *fixture, seal func(context.Context) error) {
+	t.Helper()
 	x.seal(t, Token(1))
 	tx := x.guarded(t, 1, 1)
 	defer tx.Rollback(t.Context())
 
 	short, cancel := context.WithTimeout(t.Context(), impatience)
 	defer cancel()
-	if err := x.fence.Seal(short, Token(2)); err == nil {
+	if err := seal(short); err == nil {
 		t.Fatalf("Seal returned while a transaction had passed its guard and could still commit")
 	}
 	sealed := make(chan error, 1)
-	go func() { sealed <- x.fence.Seal(t.Context(), Token(2)) }()
+	go func() { sealed <- seal(t.Context()) }()
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Errorf("Commit: %v", err)
 	}

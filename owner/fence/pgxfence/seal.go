@@ -32,8 +32,7 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 	if err := r.Refuse(tok); !errors.Is(err, fence.ErrNotSealed) {
 		return err // nil: sealed already
 	}
-	// Either row may be missing, if somebody has cleaned up by hand.
-	if r.GroupID == "" || r.wanted == 0 {
+	if r.GroupID == "" {
 		if r, err = f.add(ctx, tok); err != nil {
 			return sealError(tok, err)
 		}
@@ -54,12 +53,9 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 	return r.Refuse(tok)
 }
 
-// add makes the rows of a shard that has none, and says what they are then.
+// add makes the row of a shard that has none, and says what it is then.
 func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
-	_, err := f.update(ctx,
-		step{f.stmt.AddWanted, []any{tok.Group, tok.Shard}},
-		step{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}})
-	if err != nil {
+	if _, err := f.update(ctx, step{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}}); err != nil {
 		return row{}, err
 	}
 	r, err := f.state(ctx, tok, "")
@@ -70,7 +66,7 @@ func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
 }
 
 // raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it. Two, so
-// that guards turn away while the second waits for those that have passed: see dialect.NewFence.
+// that guards turn away while the second waits for those that have passed.
 func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
 	epoch := int64(tok.Epoch)
 	if _, err := f.update(ctx, step{f.stmt.RaiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}); err != nil {
@@ -84,9 +80,9 @@ func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
 	// This one looks for a newer seal and for the group's floor in a snapshot from after the first
 	// was visible to everybody: whoever raises either later than that will find this row and raise
 	// it too.
-	return f.update(ctx, step{f.stmt.RaiseEpoch, []any{
-		epoch, tok.Group, tok.Shard, tok.GroupID, epoch, tok.Group, tok.Shard, epoch,
-	}})
+	return f.update(ctx,
+		step{f.stmt.Hold, []any{tok.Group, tok.Shard}},
+		step{f.stmt.RaiseEpoch, dialect.Postgres.RaiseEpochArgs(tok.Group, tok.Shard, tok.GroupID, epoch)})
 }
 
 func sealError(tok shard.Token, err error) error {
@@ -106,13 +102,13 @@ func (f *Fence) SealAll(ctx context.Context, group string, lineage int) error {
 		return refused("pgxfence: seal all: lineage %d: want 1 to %d", lineage, shard.MaxLineage)
 	}
 	least := int64(lineage) << 48
-	for _, s := range []step{
+	for _, steps := range [][]step{
 		// The floor is what refuses a first seal of a row that is not there yet.
-		{f.stmt.AddWanted, []any{group, dialect.FloorShard}},
-		{f.stmt.AllWanted, []any{least, group, least}},
-		{f.stmt.AllEpochs, []any{least, group, least}},
+		{{f.stmt.AddFloor, []any{group, dialect.FloorShard}}},
+		{{f.stmt.AllWanted, []any{least, group, least}}},
+		{{f.stmt.HoldAll, []any{group, least}}, {f.stmt.AllEpochs, []any{least, group, least}}},
 	} {
-		if _, err := f.update(ctx, s); err != nil {
+		if _, err := f.update(ctx, steps...); err != nil {
 			return fmt.Errorf("pgxfence: seal all of %q: %w", group, err)
 		}
 	}
