@@ -12,26 +12,13 @@ const (
 	MaxStream  = 200 // bytes of a stream's name
 )
 
-// FloorShard stands in the wanted table for a whole group: no shard of it may be sealed below that.
-const FloorShard = -1
-
 // Fence is all the SQL of a fence, made once. Whoever sends it, by whichever driver, fences the same
 // database in the same way.
 type Fence struct {
 	Create []string // the schema
 	Probe  []string // fail unless the schema is there
 
-	State       string // everything there is to know of one shard, in one snapshot
-	AddFence    string
-	AddWanted   string // "" where wanted is a column of the fence's table
-	AddFloor    string
-	RaiseWanted string
-	Hold        string // before RaiseEpoch, in its transaction, or ""
-	RaiseEpoch  string
-	AllWanted   string
-	HoldAll     string // before AllEpochs, in its transaction, or ""
-	AllEpochs   string
-
+	State string // everything there is to know of one shard, in one snapshot
 	Guard string
 	Begin string // first statement of a guarded transaction, or ""
 
@@ -43,6 +30,9 @@ type Fence struct {
 	GuardMarked  string // Guard, and whether Mark was set in this transaction; Postgres
 	AdvanceOrAdd string // both in one; Postgres
 	MustAdvance  string // an error unless it changed the row; Postgres
+
+	dialect Dialect
+	seal    sealing
 }
 
 // NewFence returns the statements of the fence in table, and in those that take their names from it:
@@ -73,6 +63,7 @@ func NewFence(d Dialect, table string) Fence {
 	)
 	q := func(s string) string { return d.Bind(r.Replace(s)) }
 	f := Fence{
+		dialect:   d,
 		Advance:   q(`UPDATE {position} SET next_offset = ? WHERE group_name = ? AND shard = ? AND stream = ? AND next_offset < ?`),
 		Stored:    q(`SELECT next_offset FROM {position} WHERE group_name = ? AND shard = ? AND stream = ?`),
 		AddStream: q(`INSERT INTO {position} (group_name, shard, stream, next_offset) VALUES (?, ?, ?, ?)`),
@@ -106,14 +97,14 @@ func (f *Fence) addOthers(d Dialect, q func(string) string) {
 		`LEFT JOIN {wanted} w ON w.group_name = ? AND w.shard = ? ` +
 		`LEFT JOIN {wanted} a ON a.group_name = ? AND a.shard = -1 ` +
 		`LEFT JOIN {position} p ON p.group_name = ? AND p.shard = ? AND p.stream = ?`)
-	f.AddFence = q(`INSERT INTO {fence} (group_name, shard, group_id, epoch) VALUES (?, ?, ?, 0) {ignore}`)
-	f.AddWanted = q(`INSERT INTO {wanted} (group_name, shard, epoch) VALUES (?, ?, 0) {ignore}`)
-	f.AddFloor = f.AddWanted
-	f.RaiseWanted = q(`UPDATE {wanted} SET epoch = ? WHERE group_name = ? AND shard = ? AND epoch < ?`)
-	f.RaiseEpoch = q(`UPDATE {fence} SET epoch = ? WHERE group_name = ? AND shard = ? AND group_id = ? AND epoch < ? ` +
+	f.seal.addFence = q(`INSERT INTO {fence} (group_name, shard, group_id, epoch) VALUES (?, ?, ?, 0) {ignore}`)
+	f.seal.addWanted = q(`INSERT INTO {wanted} (group_name, shard, epoch) VALUES (?, ?, 0) {ignore}`)
+	f.seal.addFloor = f.seal.addWanted
+	f.seal.raiseWanted = q(`UPDATE {wanted} SET epoch = ? WHERE group_name = ? AND shard = ? AND epoch < ?`)
+	f.seal.raiseEpoch = q(`UPDATE {fence} SET epoch = ? WHERE group_name = ? AND shard = ? AND group_id = ? AND epoch < ? ` +
 		`AND NOT EXISTS (SELECT 1 FROM {wanted} WHERE group_name = ? AND shard IN (?, -1) AND epoch > ?)`)
-	f.AllWanted = q(`UPDATE {wanted} SET epoch = ? WHERE group_name = ? AND epoch < ?`)
-	f.AllEpochs = q(`UPDATE {fence} SET epoch = ? WHERE group_name = ? AND epoch < ?`)
+	f.seal.allWanted = q(`UPDATE {wanted} SET epoch = ? WHERE group_name = ? AND epoch < ?`)
+	f.seal.allEpochs = q(`UPDATE {fence} SET epoch = ? WHERE group_name = ? AND epoch < ?`)
 	f.Guard = q(whyGuard + guardStatement(d))
 	f.Begin = q(beginStatement(d))
 }
@@ -155,24 +146,16 @@ func beginStatement(d Dialect) string {
 }
 
 // GuardArgs are the parameters of Guard.
-func (d Dialect) GuardArgs(group string, shard int, groupID string, epoch int64) []any {
-	if d == Postgres {
+func (f *Fence) GuardArgs(group string, shard int, groupID string, epoch int64) []any {
+	if f.dialect == Postgres {
 		return []any{PermitOf(group, shard, groupID, epoch).String()}
 	}
 	return []any{group, shard, groupID, epoch, group, shard, epoch}
 }
 
-// RaiseEpochArgs are the parameters of RaiseEpoch.
-func (d Dialect) RaiseEpochArgs(group string, shard int, groupID string, epoch int64) []any {
-	if d == Postgres {
-		return []any{epoch, group, shard, groupID, PermitOf(group, shard, groupID, epoch).String()}
-	}
-	return []any{epoch, group, shard, groupID, epoch, group, shard, epoch}
-}
-
 // StateArgs are the parameters of State. The stream may be "".
-func (d Dialect) StateArgs(group string, shard int, stream string) []any {
-	if d == Postgres {
+func (f *Fence) StateArgs(group string, shard int, stream string) []any {
+	if f.dialect == Postgres {
 		return []any{group, shard, stream}
 	}
 	return []any{group, shard, group, shard, group, group, shard, stream}

@@ -14,7 +14,7 @@ import (
 // so a seal's first step, which raises wanted, waits for nobody, and guards read wanted in the row that
 // they have looked up anyway.
 //
-// The second step has to wait for the guards that have passed. Therefore it takes the row FOR UPDATE before (Hold): nothing
+// The second step has to wait for the guards that have passed. Therefore it takes the row FOR UPDATE before (hold): nothing
 // else conflicts with FOR KEY SHARE, save the update of a key, which the new permit is too, while its index is
 // there. Without either a write would pass that was checked before the seal and commits after it. The update
 // marks the row as one whose key has changed: at REPEATABLE READ and above, a guard whose snapshot
@@ -33,16 +33,16 @@ func (f *Fence) addPostgres(q func(string) string) {
 		`LEFT JOIN {fence} f ON f.group_name = $1 AND f.shard = $2 ` +
 		`LEFT JOIN {fence} a ON a.group_name = $1 AND a.shard = -1 ` +
 		`LEFT JOIN {position} p ON p.group_name = $1 AND p.shard = $2 AND p.stream = $3`)
-	f.AddFence = q(`INSERT INTO {fence} (group_name, shard, group_id, epoch) VALUES (?, ?, ?, 0) {ignore}`)
-	f.AddFloor = q(`INSERT INTO {fence} (group_name, shard, group_id, epoch) VALUES (?, ?, '', 0) {ignore}`)
-	f.RaiseWanted = q(`UPDATE {fence} SET wanted = ? WHERE group_name = ? AND shard = ? AND wanted < ?`)
-	f.Hold = q(`SELECT 1 FROM {fence} WHERE group_name = ? AND shard = ? FOR UPDATE`)
-	f.RaiseEpoch = q(`UPDATE {fence} SET epoch = $1, permit = $5::uuid WHERE group_name = $2 AND shard = $3 AND group_id = $4 ` +
+	f.seal.addFence = q(`INSERT INTO {fence} (group_name, shard, group_id, epoch) VALUES (?, ?, ?, 0) {ignore}`)
+	f.seal.addFloor = q(`INSERT INTO {fence} (group_name, shard, group_id, epoch) VALUES (?, ?, '', 0) {ignore}`)
+	f.seal.raiseWanted = q(`UPDATE {fence} SET wanted = ? WHERE group_name = ? AND shard = ? AND wanted < ?`)
+	f.seal.hold = q(`SELECT 1 FROM {fence} WHERE group_name = ? AND shard = ? FOR UPDATE`)
+	f.seal.raiseEpoch = q(`UPDATE {fence} SET epoch = $1, permit = $5::uuid WHERE group_name = $2 AND shard = $3 AND group_id = $4 ` +
 		`AND epoch < $1 AND wanted = $1`)
-	f.AllWanted = q(`UPDATE {fence} SET wanted = ? WHERE group_name = ? AND wanted < ?`)
+	f.seal.allWanted = q(`UPDATE {fence} SET wanted = ? WHERE group_name = ? AND wanted < ?`)
 	// In order, so that two of them don't wait for each other. No token has that epoch, so the row gets no permit.
-	f.HoldAll = q(`SELECT count(*) FROM (SELECT 1 FROM {fence} WHERE group_name = ? AND shard >= 0 AND epoch < ? ORDER BY shard FOR UPDATE) AS held`)
-	f.AllEpochs = q(`UPDATE {fence} SET epoch = ?, permit = NULL WHERE group_name = ? AND shard >= 0 AND epoch < ?`)
+	f.seal.holdAll = q(`SELECT count(*) FROM (SELECT 1 FROM {fence} WHERE group_name = ? AND shard >= 0 AND epoch < ? ORDER BY shard FOR UPDATE) AS held`)
+	f.seal.allEpochs = q(`UPDATE {fence} SET epoch = ?, permit = NULL WHERE group_name = ? AND shard >= 0 AND epoch < ?`)
 
 	// It divides by zero if there is no row. A scalar subquery, because a count over a subquery costs more.
 	f.Guard = q(whyGuard + `SELECT 1 / COALESCE((SELECT 1 FROM {fence} WHERE permit = $1::uuid AND epoch = wanted FOR KEY SHARE), 0)`)

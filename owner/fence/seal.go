@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/shard"
@@ -33,9 +34,8 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 	if err := s.refuse(tok); !errors.Is(err, ErrNotSealed) {
 		return err // nil: sealed already
 	}
-	// Either row may be missing, if somebody has cleaned up by hand.
-	found := s.groupID != "" && (s.wanted > 0 || f.stmt.AddWanted == "")
-	n, err := f.raise(ctx, tok, found)
+	// A row may be missing, if somebody has cleaned up by hand.
+	n, err := f.raise(ctx, tok, f.stmt.HasRow(s.groupID, int64(s.wanted)))
 	if err != nil {
 		return sealError(tok, err)
 	}
@@ -50,18 +50,13 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 
 // raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it.
 func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, error) {
-	epoch := int64(tok.Epoch)
-	wanted := step{f.stmt.RaiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}
-	sealed := []step{{f.stmt.RaiseEpoch, f.d.RaiseEpochArgs(tok.Group, tok.Shard, tok.GroupID, epoch)}}
-	if f.stmt.Hold != "" {
-		sealed = append([]step{{f.stmt.Hold, []any{tok.Group, tok.Shard}}}, sealed...)
-	}
+	wanted, sealed := f.stmt.Raise(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
 	if f.d == dialect.SQLite {
 		// One writer at a time: there are no overlapping guards to turn away, and each turn as the
 		// writer has to be waited for.
-		all := append([]step{wanted}, sealed...)
+		all := slices.Concat(wanted, sealed)
 		if !found {
-			all = append(f.add(tok), all...)
+			all = slices.Concat(f.stmt.AddRow(tok.Group, tok.Shard, tok.GroupID), all)
 		}
 		return f.update(ctx, all...)
 	}
@@ -70,27 +65,15 @@ func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, er
 			return 0, err // Seal says why it is refused
 		}
 	}
-	if _, err := f.update(ctx, wanted); err != nil {
+	if _, err := f.update(ctx, wanted...); err != nil {
 		return 0, err
 	}
-	// This one looks for a newer seal and for the group's floor in a snapshot from after the first
-	// was visible to everybody: whoever raises either later than that will find this row and raise
-	// it too.
 	return f.update(ctx, sealed...)
 }
 
-// add makes the row of a shard that has none, and that of wanted, if it has one.
-func (f *SQL) add(tok shard.Token) []step {
-	row := step{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}}
-	if f.stmt.AddWanted == "" {
-		return []step{row}
-	}
-	return []step{{f.stmt.AddWanted, []any{tok.Group, tok.Shard}}, row}
-}
-
-// addRow adds, and reports whether what is there then refuses tok.
+// addRow makes the rows of a shard that has none, and reports whether what is there then refuses tok.
 func (f *SQL) addRow(ctx context.Context, tok shard.Token) (refused bool, err error) {
-	for _, s := range f.add(tok) {
+	for _, s := range f.stmt.AddRow(tok.Group, tok.Shard, tok.GroupID) {
 		if _, err = f.update(ctx, s); err != nil {
 			break
 		}
@@ -126,17 +109,7 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 	if _, err := f.facts(ctx); err != nil {
 		return err
 	}
-	least := int64(lineage) << 48
-	sealed := []step{{f.stmt.AllEpochs, []any{least, group, least}}}
-	if f.stmt.HoldAll != "" {
-		sealed = append([]step{{f.stmt.HoldAll, []any{group, least}}}, sealed...)
-	}
-	for _, steps := range [][]step{
-		// The floor is what refuses a first seal of a row that is not there yet.
-		{{f.stmt.AddFloor, []any{group, dialect.FloorShard}}},
-		{{f.stmt.AllWanted, []any{least, group, least}}},
-		sealed,
-	} {
+	for _, steps := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
 		if _, err := f.update(ctx, steps...); err != nil {
 			return fmt.Errorf("fence: seal all of %q: %w", group, err)
 		}
@@ -144,18 +117,12 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 	return nil
 }
 
-// step is a statement and its parameters.
-type step struct {
-	stmt string
-	args []any
-}
-
 // update runs steps in a transaction of their own, and returns the number of rows that the last
 // one changed. If that is none, nothing has changed.
 //
 // READ COMMITTED, because at a stricter level an update that has waited fails instead of looking
 // again. Not in autocommit, which a session may have turned off.
-func (f *SQL) update(ctx context.Context, steps ...step) (n int64, err error) {
+func (f *SQL) update(ctx context.Context, steps ...dialect.Step) (n int64, err error) {
 	opts := sql.TxOptions{Isolation: sql.LevelReadCommitted}
 	if f.d == dialect.SQLite {
 		opts.Isolation = sql.LevelDefault // drivers refuse others; it is serializable anyway
@@ -166,7 +133,7 @@ func (f *SQL) update(ctx context.Context, steps ...step) (n int64, err error) {
 	}
 	defer tx.Rollback() // after Commit it does nothing
 	for _, s := range steps {
-		res, err := tx.ExecContext(ctx, s.stmt, s.args...)
+		res, err := tx.ExecContext(ctx, s.Stmt, s.Args...)
 		if err != nil {
 			return 0, err
 		}

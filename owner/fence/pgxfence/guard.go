@@ -73,7 +73,7 @@ type row struct {
 // The stream may be "".
 func (f *Fence) state(ctx context.Context, tok shard.Token, stream string) (r row, err error) {
 	var epoch, wanted, floor int64
-	err = f.pool.QueryRow(ctx, f.stmt.State, dialect.Postgres.StateArgs(tok.Group, tok.Shard, stream)...).
+	err = f.pool.QueryRow(ctx, f.stmt.State, f.stmt.StateArgs(tok.Group, tok.Shard, stream)...).
 		Scan(&r.GroupID, &epoch, &wanted, &floor, &r.next)
 	r.Epoch, r.Wanted = shard.Epoch(epoch), shard.Epoch(max(wanted, floor))
 	return r, err

@@ -55,7 +55,7 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 
 // add makes the row of a shard that has none, and says what it is then.
 func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
-	if _, err := f.update(ctx, step{f.stmt.AddFence, []any{tok.Group, tok.Shard, tok.GroupID}}); err != nil {
+	if _, err := f.update(ctx, f.stmt.AddRow(tok.Group, tok.Shard, tok.GroupID)...); err != nil {
 		return row{}, err
 	}
 	r, err := f.state(ctx, tok, "")
@@ -68,8 +68,8 @@ func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
 // raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it. Two, so
 // that guards turn away while the second waits for those that have passed.
 func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
-	epoch := int64(tok.Epoch)
-	if _, err := f.update(ctx, step{f.stmt.RaiseWanted, []any{epoch, tok.Group, tok.Shard, epoch}}); err != nil {
+	wanted, sealed := f.stmt.Raise(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
+	if _, err := f.update(ctx, wanted...); err != nil {
 		return 0, err
 	}
 	if f.c.Terminate > 0 {
@@ -77,12 +77,7 @@ func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
 			return 0, err
 		}
 	}
-	// This one looks for a newer seal and for the group's floor in a snapshot from after the first
-	// was visible to everybody: whoever raises either later than that will find this row and raise
-	// it too.
-	return f.update(ctx,
-		step{f.stmt.Hold, []any{tok.Group, tok.Shard}},
-		step{f.stmt.RaiseEpoch, dialect.Postgres.RaiseEpochArgs(tok.Group, tok.Shard, tok.GroupID, epoch)})
+	return f.update(ctx, sealed...)
 }
 
 func sealError(tok shard.Token, err error) error {
@@ -101,13 +96,7 @@ func (f *Fence) SealAll(ctx context.Context, group string, lineage int) error {
 	if lineage < 1 || lineage > shard.MaxLineage {
 		return refused("pgxfence: seal all: lineage %d: want 1 to %d", lineage, shard.MaxLineage)
 	}
-	least := int64(lineage) << 48
-	for _, steps := range [][]step{
-		// The floor is what refuses a first seal of a row that is not there yet.
-		{{f.stmt.AddFloor, []any{group, dialect.FloorShard}}},
-		{{f.stmt.AllWanted, []any{least, group, least}}},
-		{{f.stmt.HoldAll, []any{group, least}}, {f.stmt.AllEpochs, []any{least, group, least}}},
-	} {
+	for _, steps := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
 		if _, err := f.update(ctx, steps...); err != nil {
 			return fmt.Errorf("pgxfence: seal all of %q: %w", group, err)
 		}
@@ -115,17 +104,11 @@ func (f *Fence) SealAll(ctx context.Context, group string, lineage int) error {
 	return nil
 }
 
-// step is a statement and its parameters.
-type step struct {
-	stmt string
-	args []any
-}
-
 // update runs steps in a transaction of their own, in one round trip, and returns the number of rows
 // that the last one changed.
 //
 // READ COMMITTED, because at a stricter level an update that has waited fails instead of looking again.
-func (f *Fence) update(ctx context.Context, steps ...step) (n int64, err error) {
+func (f *Fence) update(ctx context.Context, steps ...dialect.Step) (n int64, err error) {
 	conn, err := f.pool.Acquire(ctx)
 	if err != nil {
 		return 0, err
@@ -134,7 +117,7 @@ func (f *Fence) update(ctx context.Context, steps ...step) (n int64, err error) 
 	b := &pgx.Batch{}
 	b.Queue("begin isolation level read committed")
 	for _, s := range steps {
-		b.Queue(s.stmt, s.args...)
+		b.Queue(s.Stmt, s.Args...)
 	}
 	b.Queue("commit")
 	results := conn.SendBatch(ctx, b)
