@@ -53,7 +53,7 @@ type GroupError struct {
 func (e *GroupError) Error() string {
 	return fmt.Sprintf("fence: shard %d of group %q is sealed by the group with id %q, this one's id is %q: "+
 		"if etcd was restored or lost, put the group's config back (see Restore in docs/operations.md); if these are two groups, give each its own fence table; "+
-		"if the other is gone for good, delete its rows there, and in the _wanted table if there is one", e.Shard, e.Group, e.Theirs, e.Mine)
+		"if the other is gone for good, delete its rows there and in the _wanted table", e.Shard, e.Group, e.Theirs, e.Mine)
 }
 
 // Outcome is NotApplied.

@@ -53,7 +53,7 @@ func (f *SQL) guard(ctx context.Context, tx *sql.Tx, tok shard.Token, marked boo
 	if marked {
 		stmt, into = f.stmt.GuardMarked, []any{&n, &inside}
 	}
-	err = tx.QueryRowContext(ctx, stmt, f.stmt.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))...).Scan(into...)
+	err = tx.QueryRowContext(ctx, stmt, f.d.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))...).Scan(into...)
 	return inside || err != nil, err
 }
 

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/shard"
 )
 
@@ -18,7 +19,7 @@ type row struct {
 // state reads tok's row, in no transaction, and in one statement, so that its parts fit together.
 // The stream may be "".
 func (f *SQL) state(ctx context.Context, tok shard.Token, stream string) (s row, err error) {
-	err = f.db.QueryRowContext(ctx, f.stmt.State, f.stmt.StateArgs(tok.Group, tok.Shard, stream)...).
+	err = f.db.QueryRowContext(ctx, f.stmt.State, dialect.StateArgs(tok.Group, tok.Shard, stream)...).
 		Scan(&s.groupID, &s.epoch, &s.wanted, &s.floor, &s.next)
 	return s, err
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/shard"
@@ -34,8 +33,8 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 	if err := s.refuse(tok); !errors.Is(err, ErrNotSealed) {
 		return err // nil: sealed already
 	}
-	// A row may be missing, if somebody has cleaned up by hand.
-	n, err := f.raise(ctx, tok, f.stmt.HasRow(s.groupID, int64(s.wanted)))
+	// Either row may be missing, if somebody has cleaned up by hand.
+	n, err := f.raise(ctx, tok, s.groupID != "" && s.wanted > 0)
 	if err != nil {
 		return sealError(tok, err)
 	}
@@ -50,45 +49,39 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 
 // raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it.
 func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, error) {
+	add := f.stmt.AddRows(tok.Group, tok.Shard, tok.GroupID)
 	wanted, sealed := f.stmt.Raise(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
 	if f.d == dialect.SQLite {
 		// One writer at a time: there are no overlapping guards to turn away, and each turn as the
 		// writer has to be waited for.
-		all := slices.Concat(wanted, sealed)
-		if !found {
-			all = slices.Concat(f.stmt.AddRow(tok.Group, tok.Shard, tok.GroupID), all)
+		if found {
+			return f.update(ctx, wanted, sealed)
 		}
-		return f.update(ctx, all...)
+		return f.update(ctx, append(add, wanted, sealed)...)
 	}
 	if !found {
-		if refused, err := f.addRow(ctx, tok); refused || err != nil {
-			return 0, err // Seal says why it is refused
+		_, err := f.update(ctx, add[0])
+		if err == nil {
+			_, err = f.update(ctx, add[1])
+		}
+		// Two that add one row can fail each other (a deadlock on MySQL), so what counts is the row.
+		s, again := f.state(ctx, tok, "")
+		switch {
+		case again != nil:
+			return 0, again
+		case s.groupID == "" && err != nil:
+			return 0, err
+		case s.groupID == "":
+			return 0, errors.New("the row that was added is not there: does this pool reach a replica?")
+		}
+		if err := s.refuse(tok); !errors.Is(err, ErrNotSealed) {
+			return 0, nil // Seal says why
 		}
 	}
-	if _, err := f.update(ctx, wanted...); err != nil {
+	if _, err := f.update(ctx, wanted); err != nil {
 		return 0, err
 	}
-	return f.update(ctx, sealed...)
-}
-
-// addRow makes the rows of a shard that has none, and reports whether what is there then refuses tok.
-func (f *SQL) addRow(ctx context.Context, tok shard.Token) (refused bool, err error) {
-	for _, s := range f.stmt.AddRow(tok.Group, tok.Shard, tok.GroupID) {
-		if _, err = f.update(ctx, s); err != nil {
-			break
-		}
-	}
-	// Two that add one row can fail each other (a deadlock on MySQL), so what counts is the row.
-	s, again := f.state(ctx, tok, "")
-	switch {
-	case again != nil:
-		return false, again
-	case s.groupID == "" && err != nil:
-		return false, err
-	case s.groupID == "":
-		return false, errors.New("the row that was added is not there: does this pool reach a replica?")
-	}
-	return !errors.Is(s.refuse(tok), ErrNotSealed), nil
+	return f.update(ctx, sealed)
 }
 
 func sealError(tok shard.Token, err error) error {
@@ -109,8 +102,8 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 	if _, err := f.facts(ctx); err != nil {
 		return err
 	}
-	for _, steps := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
-		if _, err := f.update(ctx, steps...); err != nil {
+	for _, s := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
+		if _, err := f.update(ctx, s); err != nil {
 			return fmt.Errorf("fence: seal all of %q: %w", group, err)
 		}
 	}
@@ -121,19 +114,20 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 // one changed. If that is none, nothing has changed.
 //
 // READ COMMITTED, because at a stricter level an update that has waited fails instead of looking
-// again. Not in autocommit, which a session may have turned off.
+// again. Not in autocommit, which a session may have turned off. And, as in Tx, with SQLConfig.Idle: a process that is paused
+// in here holds rows that the next seal needs.
 func (f *SQL) update(ctx context.Context, steps ...dialect.Step) (n int64, err error) {
 	opts := sql.TxOptions{Isolation: sql.LevelReadCommitted}
 	if f.d == dialect.SQLite {
 		opts.Isolation = sql.LevelDefault // drivers refuse others; it is serializable anyway
 	}
-	tx, err := f.db.BeginTx(ctx, &opts)
+	s, err := f.begin(ctx, &opts)
 	if err != nil {
 		return 0, err
 	}
-	defer tx.Rollback() // after Commit it does nothing
-	for _, s := range steps {
-		res, err := tx.ExecContext(ctx, s.Stmt, s.Args...)
+	defer s.end(ctx)
+	for _, step := range steps {
+		res, err := s.tx.ExecContext(ctx, step.Stmt, step.Args...)
 		if err != nil {
 			return 0, err
 		}
@@ -144,5 +138,6 @@ func (f *SQL) update(ctx context.Context, steps ...dialect.Step) (n int64, err e
 	if n == 0 {
 		return 0, nil
 	}
-	return n, tx.Commit()
+	_, err = s.commit(ctx)
+	return n, err
 }

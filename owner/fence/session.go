@@ -25,16 +25,16 @@ type session struct {
 
 // begin starts a transaction. A connection that turns out to be dead before anything was done on it is
 // replaced, as database/sql does where it chooses the connection itself.
-func (f *SQL) begin(ctx context.Context) (*session, error) {
+func (f *SQL) begin(ctx context.Context, opts *sql.TxOptions) (*session, error) {
 	for try := 1; ; try++ {
-		s, err := f.tryBegin(ctx)
+		s, err := f.tryBegin(ctx, opts)
 		if err == nil || !errors.Is(err, driver.ErrBadConn) || try == 3 {
 			return s, err
 		}
 	}
 }
 
-func (f *SQL) tryBegin(ctx context.Context) (_ *session, err error) {
+func (f *SQL) tryBegin(ctx context.Context, opts *sql.TxOptions) (_ *session, err error) {
 	facts, err := f.facts(ctx)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (f *SQL) tryBegin(ctx context.Context) (_ *session, err error) {
 			return nil, err
 		}
 	}
-	if s.tx, s.tie, err = boundtx.Begin(ctx, conn, f.d, &f.c.Tx); err != nil {
+	if s.tx, s.tie, err = boundtx.Begin(ctx, conn, f.d, opts); err != nil {
 		return nil, err
 	}
 	if facts.limits != "" {

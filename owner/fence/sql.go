@@ -26,7 +26,7 @@ const (
 // SQLConfig configures a SQL. The zero value is a good one.
 type SQLConfig struct {
 	// Table is the fence's table: [a-z_][a-z0-9_]*, at most 48 characters, with or without a
-	// schema before it. Others take their names from it: Table_position and, but on Postgres, Table_wanted.
+	// schema before it. Two more take their names from it: Table_wanted and Table_position.
 	// Defaults to "tenure_fence".
 	Table string
 

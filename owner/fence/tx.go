@@ -34,7 +34,7 @@ func (f *SQL) Tx(ctx context.Context, tok shard.Token, fn func(*sql.Tx) error) e
 	if err := CheckToken(tok); err != nil {
 		return err
 	}
-	s, err := f.begin(ctx)
+	s, err := f.begin(ctx, &f.c.Tx)
 	if err != nil {
 		return notApplied("begin", err)
 	}

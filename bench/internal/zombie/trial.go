@@ -48,7 +48,7 @@ func NewStage(ctx context.Context, dir string, a servers.Addresses) (*Stage, err
 
 // Close drops what NewStage has made.
 func (s *Stage) Close() {
-	for _, t := range []string{table, "bench_zombie_fence", "bench_zombie_fence_position"} {
+	for _, t := range []string{table, "bench_zombie_fence", "bench_zombie_fence_wanted", "bench_zombie_fence_position"} {
 		_, _ = s.database.exec(context.Background(), "DROP TABLE IF EXISTS "+t)
 	}
 	for _, f := range s.close {

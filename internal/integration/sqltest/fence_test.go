@@ -26,14 +26,6 @@ func TestFence_PgxBesideSQL(t *testing.T) {
 	fencetest.Run(t, pgxSubject(t, pgxFenceOptions{mixed: true}))
 }
 
-// Somebody has dropped the index of permits, so that a new permit is no change of a key. The fence gets slow, not weak.
-func TestFence_PgxWithoutItsIndex(t *testing.T) {
-	for _, o := range []pgxFenceOptions{{bare: true}, {bare: true, batch: true}, {bare: true, mixed: true}} {
-		fencetest.Run(t, pgxSubject(t, o), "I6_SealWaitsForPassedGuard", "I6_SealAllWaitsForPassedGuard", "I6_SnapshotFromBeforeTheSeal", "I6_CommitRacesSeal",
-			"I6_NoOlderWriteAfterSeal", "I6_ZombieInsideTransaction", "I6_OverlappingGuardsDoNotStarveSeal", "I6_SealAll")
-	}
-}
-
 // What a pooler asks for: no prepared statements.
 func TestFence_PgxSimpleProtocol(t *testing.T) {
 	for _, mode := range []string{"simple_protocol", "exec", "cache_describe"} {

@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/owner/fence"
 )
 
-// While some transaction holds the row in share mode, who wants it alone waits, and later share locks
-// overtake. wanted ends the chain.
-func TestPostgres_ShareLocksOvertake(t *testing.T) {
+// While some transaction holds the row in share mode, an update of it waits, and later share locks
+// overtake it. wanted ends the chain.
+func TestPostgres_ShareLocksOvertakeAnUpdate(t *testing.T) {
 	b := newBank(t, Postgres(t), fence.SQLConfig{})
 	hold := func(tok int64) (*sql.Tx, error) {
 		tx := b.begin(t, sql.LevelReadCommitted)
@@ -43,13 +43,13 @@ func TestPostgres_ShareLocksOvertake(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_, err := b.db.ExecContext(ctx, b.query("SELECT 1 FROM {fence} FOR UPDATE"))
+		_, err := b.db.ExecContext(ctx, b.query("UPDATE {fence} SET epoch = epoch + 1"))
 		updated <- err
 	}()
 	naive, _ := chain(updated)
 	_ = first.Rollback()
 	if !errors.Is(naive, context.DeadlineExceeded) {
-		t.Errorf("FOR UPDATE under a chain of guards: got %v, want it to starve", naive)
+		t.Errorf("an update under a chain of guards: got %v, want it to starve", naive)
 	}
 
 	go func() { updated <- b.Seal(t.Context(), token(2)) }()
@@ -83,7 +83,7 @@ func TestPostgres_SealAndLoadInOneTransactionLoadsStaleState(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		l := loaded{err: b.execIn(t, one, "UPDATE {fence} SET epoch = epoch + 1, permit = NULL")}
+		l := loaded{err: b.execIn(t, one, "UPDATE {fence} SET epoch = epoch + 1")}
 		if l.err == nil {
 			l.err = one.QueryRowContext(t.Context(), b.query("SELECT balance FROM {account} WHERE id = 1")).Scan(&l.balance)
 		}
@@ -99,55 +99,85 @@ func TestPostgres_SealAndLoadInOneTransactionLoadsStaleState(t *testing.T) {
 	b.wantBalance(t, 1, 17)
 }
 
-// Between a seal's two steps a newer one may have begun: the second step, once it has waited for the last writer, sees that.
-func TestPostgres_SealThatHasWaitedDoesNotPassANewerOne(t *testing.T) {
+// An update that has waited looks at the row again, but at other tables in the snapshot from
+// before it waited. So the seal's second step compares the epoch itself, too.
+func TestPostgres_SealThatHasWaitedDoesNotLowerTheEpoch(t *testing.T) {
 	b := newBank(t, Postgres(t), fence.SQLConfig{})
-	last := b.begin(t, sql.LevelReadCommitted)
-	if err := b.Guard(t.Context(), last, token(1)); err != nil {
-		t.Fatal(err)
+	newer := b.begin(t, sql.LevelReadCommitted)
+	raise := func(table string) {
+		t.Helper()
+		if err := b.execIn(t, newer, fmt.Sprintf("UPDATE %s SET epoch = %d", table, int64(token(3).Epoch))); err != nil {
+			t.Fatal(err)
+		}
 	}
-	seal := func(epoch int64) <-chan error {
-		sealed := make(chan error, 1)
-		go func() { sealed <- b.Seal(t.Context(), token(epoch)) }()
-		return sealed
-	}
-	older := seal(2)
+	raise("{fence}")
+	sealed := make(chan error, 1)
+	go func() { sealed <- b.Seal(t.Context(), token(2)) }()
 	b.eventually(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{fence}%'", 1)
-	newer := seal(3)
-	b.eventually(t, fmt.Sprintf("SELECT count(*) FROM {fence} WHERE wanted = %d", token(3).Epoch), 1)
-	if err := last.Commit(); err != nil {
+	raise("{fence}_wanted")
+	if err := newer.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	e, ok := errors.AsType[*fence.FencedError](<-older)
+	e, ok := errors.AsType[*fence.FencedError](<-sealed)
 	if !ok || e.Current != token(3).Epoch {
-		t.Errorf("the older Seal: got %v, want it fenced by %s", e, token(3).Epoch)
-	}
-	if err := <-newer; err != nil {
-		t.Errorf("the newer Seal: %v", err)
+		t.Errorf("Seal: got %v, want it fenced by %s", e, token(3).Epoch)
 	}
 	if got := b.number(t, "SELECT epoch FROM {fence}"); got != int64(token(3).Epoch) {
 		t.Errorf("epoch: got %d, want %d", got, token(3).Epoch)
 	}
 }
 
-// So it sees that the row is another group's by now, which only somebody's hand makes it.
-func TestPostgres_SealThatHasWaitedLooksAtTheGroup(t *testing.T) {
+// What locks a row that somebody has rewritten meanwhile must still see that it was changed.
+func TestPostgres_SnapshotFromBeforeTheSealAndARewrite(t *testing.T) {
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+		for _, rewrite := range []string{"VACUUM FULL {fence}", "CLUSTER {fence} USING {fence}_pkey"} {
+			t.Run(level.String()+"/"+rewrite, func(t *testing.T) {
+				b := newBank(t, Postgres(t), fence.SQLConfig{Tx: sql.TxOptions{Isolation: level}})
+				err := b.Tx(t.Context(), token(1), func(tx *sql.Tx) error {
+					if err := b.execIn(t, tx, "UPDATE {account} SET balance = 17 WHERE id = 1"); err != nil {
+						return err
+					}
+					b.seal(t, 2)
+					b.exec(t, rewrite)
+					b.wantBalance(t, 1, 0) // what the successor loads
+					return nil
+				})
+				if _, ok := errors.AsType[*fence.FencedError](err); !ok {
+					t.Errorf("got %v, want FencedError", err)
+				}
+				b.wantBalance(t, 1, 0)
+			})
+		}
+	}
+}
+
+// Two SealAlls go through the rows in one order, whatever order the table has them in.
+func TestPostgres_SealAllsDoNotDeadlock(t *testing.T) {
 	b := newBank(t, Postgres(t), fence.SQLConfig{})
-	hand := b.begin(t, sql.LevelReadCommitted)
-	if err := b.execIn(t, hand, "UPDATE {fence} SET group_id = 'another'"); err != nil {
+	first := token(1)
+	for n := 9; n >= 0; n-- { // newBank has sealed one of them before
+		tok := first
+		tok.Shard = n
+		if err := b.Seal(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.exec(t, "VACUUM ANALYZE {fence}")
+	last := b.begin(t, sql.LevelReadCommitted)
+	if err := b.Guard(t.Context(), last, first); err != nil {
 		t.Fatal(err)
 	}
-	sealed := make(chan error, 1)
-	go func() { sealed <- b.Seal(t.Context(), token(2)) }()
-	b.eventually(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{fence}%'", 1)
-	if err := hand.Commit(); err != nil {
+	all := make(chan error, 2)
+	for i := range 2 {
+		go func() { all <- b.SealAll(t.Context(), first.Group, 34+i) }()
+		b.eventually(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%{fence}%' AND pid <> pg_backend_pid()", int64(i+1))
+	}
+	if err := last.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	err := <-sealed
-	if _, ok := errors.AsType[*fence.GroupError](err); !ok {
-		t.Errorf("Seal: got %v, want GroupError", err)
-	}
-	if got := b.number(t, "SELECT epoch FROM {fence}"); got != int64(token(1).Epoch) {
-		t.Errorf("epoch: got %d, want %d as before", got, token(1).Epoch)
+	for range 2 {
+		if err := <-all; err != nil {
+			t.Errorf("SealAll: %v", err)
+		}
 	}
 }

@@ -31,7 +31,6 @@ type pgxFenceOptions struct {
 	batch bool   // Add is a Batch, not a Tx
 	mixed bool   // every second Add and Seal goes through sql
 	mode  string // default_query_exec_mode
-	bare  bool   // the index of permits is gone
 }
 
 // pgxPool connects to the server, or to addr if that is not "". The caller closes it.
@@ -74,9 +73,6 @@ func pgxSubject(t testing.TB, po pgxFenceOptions) fencetest.Subject {
 		}
 		if err := f.Install(t.Context()); err != nil {
 			t.Fatal(err)
-		}
-		if po.bare {
-			a.exec(t, "ALTER TABLE "+a.table+" DROP CONSTRAINT "+a.table+"_permit_key")
 		}
 		f.sql = &sqlFence{accounts: a, conf: fence.SQLConfig{Table: a.table}}
 		f.sql.conf.Tx.Isolation = levels[o.Level]

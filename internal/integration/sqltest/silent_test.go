@@ -1,10 +1,10 @@
 package sqltest
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"net"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +12,8 @@ import (
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/owner/fence"
 )
+
+var commits = regexp.MustCompile(`(?i)\bcommit\b`)
 
 // hole forwards until it is silenced; from then on all is swallowed, and no connection closed.
 type hole struct {
@@ -86,8 +88,7 @@ func (h *hole) forward(to, from net.Conn) {
 func (h *hole) isSilent(sent []byte) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	sent = bytes.ToUpper(sent)
-	if !h.silent && h.atCommit != nil && bytes.Contains(sent, []byte("COMMIT")) && !bytes.Contains(sent, []byte("AUTOCOMMIT")) {
+	if !h.silent && h.atCommit != nil && commits.Match(sent) {
 		h.silent = true
 		h.atCommit()
 	}
@@ -146,5 +147,38 @@ func TestSQL_SilentServer(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A process that is paused in the middle of its seal holds up the next one's no longer than SQLConfig.Idle.
+func TestSQL_SealBehindOneThatIsPaused(t *testing.T) {
+	for name, server := range map[string]func(testing.TB) Server{"postgres": Postgres, "mariadb": MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			c := fence.SQLConfig{Idle: time.Second}
+			b := newBank(t, s, c)
+			c.Table = b.table
+			silent := make(chan struct{})
+			h := newHole(t, s.Addr, func() { close(silent) })
+			db := s.Via(h.listener.Addr().String())
+			f := must(fence.NewSQL(db, s.Dialect, c))
+			ctx, cancel := context.WithCancel(t.Context())
+			paused := make(chan error, 1)
+			go func() { paused <- f.Seal(ctx, token(2)) }()
+			<-silent
+			wait, done := context.WithTimeout(t.Context(), 30*time.Second)
+			defer done()
+			if err := b.Seal(wait, token(3)); err != nil {
+				t.Errorf("Seal behind it: %v", err)
+			}
+			cancel()
+			if err := <-paused; err == nil {
+				t.Error("the paused Seal: got nil, want an error")
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

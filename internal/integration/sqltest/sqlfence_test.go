@@ -166,7 +166,7 @@ func (x *sqlTx) Rollback(context.Context) error {
 // naiveFence is a sqlFence on Postgres with something done as one might.
 type naiveFence struct {
 	*sqlFence
-	guard  string // instead of the guard, with {fence}; the client counts its rows
+	guard  string // instead of the guard, with {fence} and {wanted}; the client counts its rows
 	before bool   // guards in a transaction of its own, before the write
 	seal   string // instead of the seal, in one step
 }
@@ -179,11 +179,8 @@ var naiveFences = map[string]struct {
 		naiveFence{guard: "SELECT 1 FROM {fence} WHERE group_name = $1 AND shard = $2 AND epoch = $3"},
 		[]string{"I6_SealWaitsForPassedGuard", "I6_CommitRacesSeal"},
 	},
-	"FOR KEY SHARE, and no key changes": {
-		naiveFence{
-			guard: "SELECT 1 FROM {fence} WHERE group_name = $1 AND shard = $2 AND epoch = $3 FOR KEY SHARE",
-			seal:  "UPDATE {fence} SET epoch = $3 WHERE group_name = $1 AND shard = $2 AND epoch < $3",
-		},
+	"FOR KEY SHARE": {
+		naiveFence{guard: "SELECT 1 FROM {fence} WHERE group_name = $1 AND shard = $2 AND epoch = $3 FOR KEY SHARE"},
 		[]string{"I6_SealWaitsForPassedGuard", "I6_CommitRacesSeal"},
 	},
 	"check, then write": {naiveFence{before: true}, []string{"I6_SealWaitsForPassedGuard", "I6_ZombieInsideTransaction"}},
@@ -223,7 +220,7 @@ func (f naiveFence) subject(s Server) fencetest.Subject {
 }
 
 func (f *naiveFence) query(stmt string) string {
-	return strings.ReplaceAll(stmt, "{fence}", f.table)
+	return strings.NewReplacer("{fence}", f.table, "{wanted}", f.table+"_wanted").Replace(stmt)
 }
 
 func (f *naiveFence) Seal(ctx context.Context, tok shard.Token) error {

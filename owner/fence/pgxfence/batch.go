@@ -46,7 +46,7 @@ func (f *Fence) Batch(ctx context.Context, tok shard.Token, b *pgx.Batch) error 
 	}
 	before := whole.Len()
 	whole.QueuedQueries = append(whole.QueuedQueries, b.QueuedQueries...)
-	whole.Queue(f.stmt.Guard, held(tok))
+	whole.Queue(f.stmt.Guard, held(tok)...)
 	whole.Queue("commit")
 
 	r := f.sendBatch(ctx, whole)

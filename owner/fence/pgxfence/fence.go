@@ -20,7 +20,7 @@ import (
 // Config configures a Fence. The zero value is a good one.
 type Config struct {
 	// Table is the fence's table: [a-z_][a-z0-9_]*, at most 48 characters, with or without a
-	// schema before it. Another takes its name from it: Table_position.
+	// schema before it. Two more take their names from it: Table_wanted and Table_position.
 	// Defaults to "tenure_fence", as in fence.SQLConfig.
 	Table string
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/internal/boundtx"
@@ -27,7 +26,7 @@ func (f *Fence) Guard(ctx context.Context, tx pgx.Tx, tok shard.Token) error {
 	err := fence.CheckToken(tok)
 	if err == nil {
 		var one int64
-		err = tx.QueryRow(ctx, f.stmt.Guard, held(tok)).Scan(&one)
+		err = tx.QueryRow(ctx, f.stmt.Guard, held(tok)...).Scan(&one)
 	}
 	ended := hasEnded(tx, err)
 	if err == nil && !ended {
@@ -58,24 +57,24 @@ func hasEnded(tx pgx.Tx, err error) bool {
 	return conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I'
 }
 
-// held is the guard's parameter, as what pgx sends in the least bytes.
-func held(tok shard.Token) pgtype.UUID {
-	return pgtype.UUID{Bytes: dialect.PermitOf(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch)), Valid: true}
+func held(tok shard.Token) []any {
+	return dialect.Postgres.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
 }
 
 // row is what the database knows of one shard.
 type row struct {
 	fence.State
-	next int64 // the position of the stream that was asked for, or -1
+	wanted shard.Epoch // without the floor of SealAll, which State has
+	next   int64       // the position of the stream that was asked for, or -1
 }
 
 // state reads tok's row, in no transaction, and in one statement, so that its parts fit together.
 // The stream may be "".
 func (f *Fence) state(ctx context.Context, tok shard.Token, stream string) (r row, err error) {
 	var epoch, wanted, floor int64
-	err = f.pool.QueryRow(ctx, f.stmt.State, f.stmt.StateArgs(tok.Group, tok.Shard, stream)...).
+	err = f.pool.QueryRow(ctx, f.stmt.State, dialect.StateArgs(tok.Group, tok.Shard, stream)...).
 		Scan(&r.GroupID, &epoch, &wanted, &floor, &r.next)
-	r.Epoch, r.Wanted = shard.Epoch(epoch), shard.Epoch(max(wanted, floor))
+	r.Epoch, r.Wanted, r.wanted = shard.Epoch(epoch), shard.Epoch(max(wanted, floor)), shard.Epoch(wanted)
 	return r, err
 }
 

@@ -32,7 +32,8 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 	if err := r.Refuse(tok); !errors.Is(err, fence.ErrNotSealed) {
 		return err // nil: sealed already
 	}
-	if r.GroupID == "" {
+	// Either row may be missing, if somebody has cleaned up by hand.
+	if r.GroupID == "" || r.wanted == 0 {
 		if r, err = f.add(ctx, tok); err != nil {
 			return sealError(tok, err)
 		}
@@ -53,9 +54,10 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 	return r.Refuse(tok)
 }
 
-// add makes the row of a shard that has none, and says what it is then.
+// add makes the rows of a shard that has none, and says what they are then.
 func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
-	if _, err := f.update(ctx, f.stmt.AddRow(tok.Group, tok.Shard, tok.GroupID)...); err != nil {
+	_, err := f.update(ctx, f.stmt.AddRows(tok.Group, tok.Shard, tok.GroupID)...)
+	if err != nil {
 		return row{}, err
 	}
 	r, err := f.state(ctx, tok, "")
@@ -65,11 +67,10 @@ func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
 	return r, err
 }
 
-// raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it. Two, so
-// that guards turn away while the second waits for those that have passed.
+// raise takes the two steps of a seal, and returns 1, or 0 if what the row says refuses it.
 func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
 	wanted, sealed := f.stmt.Raise(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
-	if _, err := f.update(ctx, wanted...); err != nil {
+	if _, err := f.update(ctx, wanted); err != nil {
 		return 0, err
 	}
 	if f.c.Terminate > 0 {
@@ -77,7 +78,7 @@ func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
 			return 0, err
 		}
 	}
-	return f.update(ctx, sealed...)
+	return f.update(ctx, sealed)
 }
 
 func sealError(tok shard.Token, err error) error {
@@ -96,8 +97,8 @@ func (f *Fence) SealAll(ctx context.Context, group string, lineage int) error {
 	if lineage < 1 || lineage > shard.MaxLineage {
 		return refused("pgxfence: seal all: lineage %d: want 1 to %d", lineage, shard.MaxLineage)
 	}
-	for _, steps := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
-		if _, err := f.update(ctx, steps...); err != nil {
+	for _, s := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
+		if _, err := f.update(ctx, s); err != nil {
 			return fmt.Errorf("pgxfence: seal all of %q: %w", group, err)
 		}
 	}

@@ -68,7 +68,7 @@ func (l *ledger) install(ctx context.Context) error {
 
 // drop removes what a run has made.
 func (l *ledger) drop(ctx context.Context) {
-	for _, table := range []string{l.table, l.table + "_unfenced", "chaos_" + l.table[len("ledger_"):], "chaos_" + l.table[len("ledger_"):] + "_position"} {
+	for _, table := range []string{l.table, l.table + "_unfenced", "chaos_" + l.table[len("ledger_"):], "chaos_" + l.table[len("ledger_"):] + "_wanted", "chaos_" + l.table[len("ledger_"):] + "_position"} {
 		_, _ = l.db.ExecContext(ctx, "DROP TABLE IF EXISTS "+table)
 	}
 }
