@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"errors"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -74,6 +75,7 @@ func (a *applier[C, R]) fail(err error) {
 func (a *applier[C, R]) applyAll() error {
 	var buf []*call[C, R]
 	for {
+		a.queue.gather(len(buf), a.most, runtime.Gosched, time.Now)
 		buf = a.queue.take(buf[:0], a.most)
 		if len(buf) == 0 {
 			return nil

@@ -2,7 +2,8 @@
 //
 // The owner of a shard needs no lock, since nobody else writes. What it still pays is a transaction for each request.
 // A Writer queues the commands of concurrent requests and applies all that wait in one transaction. While it commits, the next
-// batch collects by itself: under load batches grow, and an idle shard's command is applied at once. There is no timer to tune.
+// batch collects by itself: under load batches grow, and an idle shard's command is applied at once. Before it takes a batch it lets those
+// run who were just told, so that their next commands are in it, too. It waits for nobody, and there is no timer to tune.
 //
 //	w := writer.New(func(ctx context.Context, t *owner.Tenure) (writer.Apply[Deposit, int64], error) {
 //		if err := fences.Seal(ctx, t.Token()); err != nil {

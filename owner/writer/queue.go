@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -108,7 +107,7 @@ func (q *queue[C, R]) withdrawWaiting(c *call[C, R]) bool {
 // take appends up to most calls to buf, in order. It waits until there is one; none comes back once the queue is closed and
 // empty. Only the applier calls it.
 func (q *queue[C, R]) take(buf []*call[C, R], most int) []*call[C, R] {
-	for yielded := false; ; {
+	for {
 		q.mu.Lock()
 		for len(buf) < most {
 			c := q.queued.pop()
@@ -123,17 +122,9 @@ func (q *queue[C, R]) take(buf []*call[C, R], most int) []*call[C, R] {
 			q.mu.Unlock()
 			return buf
 		}
-		q.asleep = yielded
+		q.asleep = true
 		q.mu.Unlock()
-		if !yielded {
-			// Those who were just told are about to run, and may bring their next command: let them, before one of them has
-			// to wake this goroutine for it.
-			yielded = true
-			runtime.Gosched()
-			continue
-		}
 		<-q.wake
-		yielded = false
 	}
 }
 

@@ -214,3 +214,34 @@ func TestOpen_Fails(t *testing.T) {
 		}
 	})
 }
+
+// Callers who come back with their replies are in the next batch, and not in the one after it. They are not waited for.
+func TestBatches_OfAll(t *testing.T) {
+	const callers, rounds, commit = 8, 100, time.Millisecond
+	bubble(t, func(t *testing.T) {
+		r := start(t, 1, writer.Config{}, owner.Config{}, func(context.Context, []*writer.Cmd[int, int]) error {
+			time.Sleep(commit)
+			return nil
+		})
+		tn := r.Tenure(key)
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range callers { // most of them come while the first one's batch is applied
+			all.Go(func() {
+				for range rounds {
+					if _, err := r.w.Do(t.Context(), tn, 1); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		batches := r.batches()
+		if took := time.Since(begun); took != time.Duration(len(batches))*commit {
+			t.Errorf("%d batches, one after another, took %v, want %v each", len(batches), took, commit)
+		}
+		if len(batches) > rounds*3/2 { // halves would be 2*rounds
+			t.Errorf("%d callers, %d commands each: got %d batches, want about as many as that", callers, rounds, len(batches))
+		}
+	})
+}
