@@ -69,6 +69,12 @@ func (s *stream) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.turn(ctx)
 	}
+	// The client must have nothing left to fetch when it is closed: an update of its metadata that is under way then would
+	// begin to, beside the close.
+	for p := range l.feeds {
+		l.idle[p] = true
+	}
+	l.clear(slices.Collect(maps.Keys(l.idle)))
 }
 
 // polling is run's own.
