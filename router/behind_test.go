@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ func TestNodeBehindWaits(t *testing.T) {
 	var nodes []*owner.Node
 	var clients []*memkv.Client
 	var urls []string
+	var tables []*router.Table
 	run, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -57,17 +59,19 @@ func TestNodeBehindWaits(t *testing.T) {
 		})
 		wait(t, id+" joined", func() bool { return node.Ready() == nil })
 		nodes, clients, urls = append(nodes, node), append(clients, client), append(urls, s.URL)
+		tables = append(tables, table)
 	}
 	defer func() { stop(); running.Wait() }() // before the stores are closed
 	const key = "alice"
 	admin := owner.NewAdmin(quick, accounts)
-	table, err := router.Open(t.Context(), quick, accounts, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	// As the routers see it: one that is told later than this test would forward to the one before, and has a single try.
 	owned := func(id string) func() bool {
-		return func() bool { m, _ := table.Owner(key); return m != nil && m.ID == id }
+		return func() bool {
+			return !slices.ContainsFunc(tables, func(table *router.Table) bool {
+				m, _ := table.Owner(key)
+				return m == nil || m.ID != id
+			})
+		}
 	}
 	defer http.DefaultClient.CloseIdleConnections()
 	for i, url := range urls { // through a, and through b itself
