@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-go/tenure/examples/internal/wait"
-
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tenure-go/tenure/examples/internal/wait"
 	"github.com/tenure-go/tenure/router/kafka"
 	"github.com/tenure-go/tenure/shard"
 )

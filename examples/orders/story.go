@@ -13,14 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-go/tenure/examples/internal/wait"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/tenure-go/tenure/cas/etcdkv"
 	"github.com/tenure-go/tenure/examples/internal/child"
 	"github.com/tenure-go/tenure/examples/internal/embedded"
+	"github.com/tenure-go/tenure/examples/internal/wait"
 	"github.com/tenure-go/tenure/router"
 	"github.com/tenure-go/tenure/shard"
 )

@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-go/tenure/examples/internal/wait"
-
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/etcdkv"
+	"github.com/tenure-go/tenure/examples/internal/wait"
 )
 
 // The parts of those who measure the floor; see story.measureFloor.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/examples/internal/wait"
-
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/shard"
 )

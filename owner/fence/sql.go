@@ -33,7 +33,7 @@ type SQLConfig struct {
 	// Tx is how Tx begins. Read-only is refused. Defaults to the driver's.
 	Tx sql.TxOptions
 
-	// Idle is how long the server lets a transaction of Tx wait for the process, for its next
+	// Idle is how long the server lets a transaction of Tx, or of a seal, wait for the process, for its next
 	// statement or for its results to be read, before it ends the session: a process that is paused
 	// inside a transaction holds the rows it has written until then, and its successor waits for them.
 	// Defaults to 10s. Costs a round trip on Postgres (SET LOCAL idle_in_transaction_session_timeout and
@@ -84,7 +84,7 @@ func (c SQLConfig) withDefaults() (SQLConfig, error) {
 // guard, until SQLConfig.Idle is over. A driver that pipelines may be paused when it has sent half of what
 // it meant to; then only pg_terminate_backend helps, which pgxfence can do for you.
 //
-// MySQL and MariaDB: InnoDB. Tx turns autocommit off while it runs, and restores it, because a
+// MySQL and MariaDB: InnoDB. Tx and Seal turn autocommit off while they run, and restore it, because a
 // deadlock (1213) rolls the transaction back and what follows would commit by itself, unguarded. DDL and
 // LOCK TABLES commit implicitly, so fn must not use them. COMMIT and ROLLBACK go as text, because the driver's own obey no
 // context, and database/sql's comes behind, on a transaction that is over: a round trip more. XA is not supported; nor is a cluster with

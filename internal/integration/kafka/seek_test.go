@@ -18,21 +18,27 @@ import (
 // allBad is a Process that can do nothing with any record, so that its shard stands still.
 func allBad(_ context.Context, recs []*kgo.Record) error { return kafka.Bad(recs[0], errValue) }
 
+// standing is a node whose only shard p has stopped, and counts how often its hook is told that the shard goes on.
+func standing(t *testing.T, b *brokers, p kafka.Partition) (n *node, topic string, goesOn *atomic.Int64) {
+	t.Helper()
+	topic, goesOn = b.topic("orders", 1), new(atomic.Int64)
+	produce(t, b.producer(single), newBook().entries(topic, 5, 10)...)
+	c := b.config()
+	c.Hooks.Stopped = func(_ int, err error) {
+		if err == nil {
+			goesOn.Add(1)
+		}
+	}
+	n = newFleet(t, single).join(topic, opens(p), c)
+	until(t, "the shard stands still", func() bool { return n.consumer.Stopped()[0] != nil })
+	return n, topic, goesOn
+}
+
 // Once the position is past what has stopped a shard, it stands still no more, though there is nothing to consume yet.
 func TestSeek_EndsTheStandstill(t *testing.T) {
 	each(t, func(t *testing.T, b *brokers) {
-		topic := b.topic("orders", 1)
-		produce(t, b.producer(single), newBook().entries(topic, 5, 10)...)
-		c := b.config()
-		var goesOn atomic.Int64
-		c.Hooks.Stopped = func(_ int, err error) {
-			if err == nil {
-				goesOn.Add(1)
-			}
-		}
 		advance := func(context.Context, int64) error { return nil }
-		n := newFleet(t, single).join(topic, opens(kafka.Partition{Process: allBad, Advance: advance}), c)
-		until(t, "the shard stands still", func() bool { return n.consumer.Stopped()[0] != nil })
+		n, _, goesOn := standing(t, b, kafka.Partition{Process: allBad, Advance: advance})
 		seek(t, n, 10)
 		if err := n.consumer.Stopped()[0]; err != nil || goesOn.Load() != 1 {
 			t.Errorf("after Seek: Stopped says %v, and the hook was told %d times that it goes on; want nil, once", err, goesOn.Load())
@@ -43,17 +49,7 @@ func TestSeek_EndsTheStandstill(t *testing.T) {
 // To go on where it stands nothing is stored, so no Advance is needed. To go on elsewhere one is.
 func TestSeek_WithoutAdvance(t *testing.T) {
 	each(t, func(t *testing.T, b *brokers) {
-		topic := b.topic("orders", 1)
-		produce(t, b.producer(single), newBook().entries(topic, 5, 10)...)
-		c := b.config()
-		var goesOn atomic.Int64
-		c.Hooks.Stopped = func(_ int, err error) {
-			if err == nil {
-				goesOn.Add(1)
-			}
-		}
-		n := newFleet(t, single).join(topic, opens(kafka.Partition{From: 15, Process: allBad}), c)
-		until(t, "the shard stands still", func() bool { return n.consumer.Stopped()[0] != nil })
+		n, topic, goesOn := standing(t, b, kafka.Partition{From: 15, Process: allBad})
 		produce(t, b.producer(single), newBook().entries(topic, 5, 10)...)
 		if err := n.consumer.Seek(t.Context(), 0, 16); err == nil || cas.OutcomeOf(err) != cas.NotApplied {
 			t.Errorf("Seek to 16 without an Advance: got %v, want a refusal", err)

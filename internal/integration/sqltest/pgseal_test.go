@@ -151,7 +151,7 @@ func TestPostgres_SnapshotFromBeforeTheSealAndARewrite(t *testing.T) {
 	}
 }
 
-// Two SealAlls go through the rows in one order, whatever order the table has them in.
+// Two SealAlls that wait at once both get through, also if the table does not have the rows in the order of the shards.
 func TestPostgres_SealAllsDoNotDeadlock(t *testing.T) {
 	b := newBank(t, Postgres(t), fence.SQLConfig{})
 	first := token(1)

@@ -166,15 +166,24 @@ func TestSQL_SealBehindOneThatIsPaused(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			paused := make(chan error, 1)
 			go func() { paused <- f.Seal(ctx, token(2)) }()
-			<-silent
+			select {
+			case <-silent:
+			case err := <-paused:
+				t.Fatalf("Seal ended before its commit: %v", err)
+			}
 			wait, done := context.WithTimeout(t.Context(), 30*time.Second)
 			defer done()
 			if err := b.Seal(wait, token(3)); err != nil {
 				t.Errorf("Seal behind it: %v", err)
 			}
 			cancel()
-			if err := <-paused; err == nil {
-				t.Error("the paused Seal: got nil, want an error")
+			select {
+			case err := <-paused:
+				if err == nil {
+					t.Error("the paused Seal: got nil, want an error")
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("the paused Seal has not returned 30 s after its context's end")
 			}
 			if err := db.Close(); err != nil {
 				t.Error(err)
