@@ -16,10 +16,11 @@ const (
 // database in the same way.
 type Fence struct {
 	Create []string // the schema
+	Drop   []string // what Create has made
 	Probe  []string // fail unless the schema is there
 
 	State string // everything there is to know of one shard, in one snapshot
-	Guard string
+	Guard string // fails unless the token is the sealed one; on Postgres it finds what Passed is to note, or no row
 	Begin string // first statement of a guarded transaction, or ""
 
 	Advance   string
@@ -35,13 +36,15 @@ type Fence struct {
 }
 
 // NewFence returns the statements of the fence in table, and in those that take their names from it:
-// table_wanted, table_position.
+// table_wanted, table_position; on Postgres also the sequence table_generation and the function table_guard.
 //
 // The fence is two tables. A guard locks its row of the first one in share mode, and whoever seals
 // updates that row, hence waits for the guards there. If new guards kept coming meanwhile, a
 // database that lets share locks overtake a waiting writer, as Postgres does, would let it wait for
 // ever. So Seal first raises wanted, in a row of its own that nobody locks; guards read it before
 // they lock, and turn away.
+//
+// On Postgres a guard that has passed may pass again without looking at a row: see generation.
 func NewFence(d Dialect, table string) Fence {
 	text := func(n int) string {
 		if d == MySQL {
@@ -57,6 +60,9 @@ func NewFence(d Dialect, table string) Fence {
 		"{fence}", d.Quote(table), "{wanted}", d.Quote(table+"_wanted"), "{position}", d.Quote(table+"_position"),
 		"{group}", text(MaxGroup), "{id}", text(MaxGroupID), "{stream}", stream, "{engine}", engine,
 		"{ignore}", ignoreDuplicate(d),
+		"{generation}", d.Quote(table+"_generation"), "{function}", d.Quote(table+"_guard"),
+		"{sequence}", `'`+d.Quote(table+"_generation")+`'::regclass`,
+		"{quoted sequence}", `''`+d.Quote(table+"_generation")+`''::regclass`,
 		"{held}", `group_name = ? AND shard = ? AND group_id = ? AND epoch = ?`+
 			` AND EXISTS (SELECT 1 FROM `+d.Quote(table+"_wanted")+` WHERE group_name = ? AND shard = ? AND epoch = ?)`,
 	)
@@ -70,6 +76,7 @@ func NewFence(d Dialect, table string) Fence {
 			q(`CREATE TABLE IF NOT EXISTS {position} (group_name {group}, shard INTEGER NOT NULL, stream {stream}, ` +
 				`next_offset BIGINT NOT NULL, PRIMARY KEY (group_name, shard, stream)){engine}`),
 		},
+		Drop: []string{q(`DROP TABLE IF EXISTS {fence}`), q(`DROP TABLE IF EXISTS {wanted}`), q(`DROP TABLE IF EXISTS {position}`)},
 		Probe: []string{
 			q(`SELECT group_name, shard, group_id, epoch FROM {fence} WHERE 1 = 0`),
 			q(`SELECT group_name, shard, epoch FROM {wanted} WHERE 1 = 0`),
@@ -89,10 +96,9 @@ func NewFence(d Dialect, table string) Fence {
 			addFence:    q(`INSERT INTO {fence} (group_name, shard, group_id, epoch) VALUES (?, ?, ?, 0) {ignore}`),
 			addWanted:   q(`INSERT INTO {wanted} (group_name, shard, epoch) VALUES (?, ?, 0) {ignore}`),
 			raiseWanted: q(`UPDATE {wanted} SET epoch = ? WHERE group_name = ? AND shard = ? AND epoch < ?`),
-			raiseEpoch: q(`UPDATE {fence} SET epoch = ? WHERE group_name = ? AND shard = ? AND group_id = ? AND epoch < ? ` +
-				`AND NOT EXISTS (SELECT 1 FROM {wanted} WHERE group_name = ? AND shard IN (?, -1) AND epoch > ?)`),
-			allWanted: q(`UPDATE {wanted} SET epoch = ? WHERE group_name = ? AND epoch < ?`),
-			allEpochs: q(`UPDATE {fence} SET epoch = ? WHERE group_name = ? AND epoch < ?`),
+			raiseEpoch:  q(raiseStatement),
+			allWanted:   q(`UPDATE {wanted} SET epoch = ? WHERE group_name = ? AND epoch < ?`),
+			allEpochs:   q(`UPDATE {fence} SET epoch = ? WHERE group_name = ? AND epoch < ?`),
 		},
 		AddStream: q(`INSERT INTO {position} (group_name, shard, stream, next_offset) VALUES (?, ?, ?, ?)`),
 	}
@@ -103,8 +109,13 @@ func NewFence(d Dialect, table string) Fence {
 		// What is set LOCAL is gone with the transaction. A guard that runs when the function has committed by text would
 		// pass or fail all the same, and say nothing of what it was to guard.
 		f.Mark = `SET LOCAL tenure.tx = 'open'`
-		f.GuardMarked = f.Guard + `, COALESCE(current_setting('tenure.tx', true), '') = 'open'`
+		f.GuardMarked = q(why + markedGuard)
 		f.AdvanceOrAdd = q(upsert)
+		f.Create = append(f.Create, q(createSequence), q(createFunction))
+		f.Drop = append(f.Drop, q(dropFunction)) // the sequence goes with its table
+		f.Probe = append(f.Probe, q(probeSequence), q(probeFunction))
+		f.seal.raiseEpoch = q(raiseAndRenew)
+		f.seal.alone, f.seal.renew, f.seal.drain = q(aloneStatement), q(renewStatement), q(drainStatement)
 		f.MustAdvance = q(`WITH advanced AS (` + upsert + ` RETURNING 1) SELECT 1 / count(*) FROM advanced`)
 	}
 	return f
@@ -118,28 +129,22 @@ func ignoreDuplicate(d Dialect) string {
 	return "ON CONFLICT DO NOTHING"
 }
 
+// why is for who reads the server's log.
+const why = `/* tenure: an error here means that this owner is fenced */ `
+
 // guardStatement fails in the server unless exactly one row is held. A row count that the client
 // looks at would come too late wherever a COMMIT is already on its way behind the statement. The
-// dialects differ in how a query can be made to fail without a function being installed:
+// dialects differ in how a query can be made to fail:
 //
-//   - Postgres divides by zero if there is no row. The lock must be FOR SHARE: FOR KEY SHARE does not
-//     conflict with an update of a column that is no key, so a seal would not wait for it; and no lock at
-//     all lets a write pass that was checked before the seal and commits after it. Nor would it do to make
-//     the epoch a key and wanted a column beside it: a key-share lock that comes while an update of wanted
-//     moves the row to another page is lost (on 15.18, some of 30,000), and VACUUM FULL forgets that a key was
-//     changed. When a seal commits while the guard waits, the row is checked again as it is then. A scalar subquery and parameters
-//     that are named twice, because this is what each write pays: a count over a subquery with EXISTS, as
-//     on the others, took a third more.
+//   - Postgres divides by zero, in the function: see generation.
 //   - MySQL gives NULL for a division by zero, but an integer overflow is an error in every SQL mode.
 //     A locking read sees the row as it is now, whatever the transaction's snapshot says.
 //   - SQLite documents that abs of the least integer fails. No lock is needed: the transaction has
 //     the database's one write lock by now, or else has written nothing.
 func guardStatement(d Dialect) string {
-	const why = `/* tenure: an error here means that this owner is fenced */ `
 	switch d {
 	case Postgres:
-		return why + `SELECT 1 / COALESCE((SELECT 1 FROM {fence} WHERE group_name = $1 AND shard = $2 AND group_id = $3 ` +
-			`AND epoch = $4 AND epoch = (SELECT epoch FROM {wanted} WHERE group_name = $1 AND shard = $2) FOR SHARE), 0)`
+		return why + shortGuard + whereNotShort
 	case MySQL:
 		return why + `SELECT 9223372036854775807 + (1 - COUNT(*)) FROM {fence} WHERE {held} LOCK IN SHARE MODE`
 	default:
@@ -157,11 +162,8 @@ func beginStatement(d Dialect) string {
 	return ""
 }
 
-// GuardArgs are the parameters of Guard.
-func (d Dialect) GuardArgs(group string, shard int, groupID string, epoch int64) []any {
-	if d == Postgres {
-		return []any{group, shard, groupID, epoch}
-	}
+// GuardArgs are the parameters of Guard, save on Postgres, where they are Passed's.
+func GuardArgs(group string, shard int, groupID string, epoch int64) []any {
 	return []any{group, shard, groupID, epoch, group, shard, epoch}
 }
 

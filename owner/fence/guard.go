@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/internal/boundtx"
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/shard"
 )
 
@@ -48,13 +49,24 @@ var errEndedBefore = errors.New("the transaction had ended before its guard")
 
 // guard fails unless tok is what was sealed. inside is false if tx was marked, and the transaction of that has ended.
 func (f *SQL) guard(ctx context.Context, tx *sql.Tx, tok shard.Token, marked bool) (inside bool, err error) {
-	var n int64
-	stmt, inside, into := f.stmt.Guard, true, []any{&n}
-	if marked {
-		stmt, into = f.stmt.GuardMarked, []any{&n, &inside}
+	if f.d != dialect.Postgres {
+		var n int64
+		return true, tx.QueryRowContext(ctx, f.stmt.Guard, dialect.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))...).Scan(&n)
 	}
-	err = tx.QueryRowContext(ctx, stmt, f.d.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))...).Scan(into...)
-	return inside || err != nil, err
+	var generation int64
+	stmt, inside, into := f.stmt.Guard, true, []any{&generation}
+	if marked {
+		stmt, into = f.stmt.GuardMarked, []any{&generation, &inside}
+	}
+	args, _ := f.passed.Args(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
+	switch err := tx.QueryRowContext(ctx, stmt, args...).Scan(into...); {
+	case errors.Is(err, sql.ErrNoRows): // as before
+		return true, nil
+	case err != nil:
+		return true, err
+	}
+	f.passed.Note(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch), generation)
+	return inside, nil
 }
 
 // explainTimeout bounds the question why a guard failed. It matters if every connection of the

@@ -26,6 +26,17 @@ func (f *SQL) Seal(ctx context.Context, tok shard.Token) error {
 	if _, err := f.facts(ctx); err != nil {
 		return err
 	}
+	if err := f.seal(ctx, tok); err != nil {
+		return err
+	}
+	if err := f.renew(ctx); err != nil {
+		return sealError(tok, err)
+	}
+	return nil
+}
+
+// seal makes tok the sealed one. The generation is not renewed yet.
+func (f *SQL) seal(ctx context.Context, tok shard.Token) error {
 	s, err := f.state(ctx, tok, "")
 	if err != nil {
 		return sealError(tok, err)
@@ -55,9 +66,9 @@ func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, er
 		// One writer at a time: there are no overlapping guards to turn away, and each turn as the
 		// writer has to be waited for.
 		if found {
-			return f.update(ctx, wanted, sealed)
+			add = nil
 		}
-		return f.update(ctx, append(add, wanted, sealed)...)
+		return f.update(ctx, append(append(add, wanted), sealed...)...)
 	}
 	if !found {
 		_, err := f.update(ctx, add[0])
@@ -81,7 +92,19 @@ func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, er
 	if _, err := f.update(ctx, wanted); err != nil {
 		return 0, err
 	}
-	return f.update(ctx, sealed)
+	if err := f.renew(ctx); err != nil {
+		return 0, err
+	}
+	return f.update(ctx, sealed...)
+}
+
+func (f *SQL) renew(ctx context.Context) error {
+	step := f.stmt.Renew()
+	if step.Stmt == "" {
+		return nil
+	}
+	_, err := f.db.ExecContext(ctx, step.Stmt, step.Args...)
+	return err
 }
 
 func sealError(tok shard.Token, err error) error {
@@ -102,9 +125,28 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 	if _, err := f.facts(ctx); err != nil {
 		return err
 	}
-	for _, s := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
-		if _, err := f.update(ctx, s); err != nil {
-			return fmt.Errorf("fence: seal all of %q: %w", group, err)
+	if err := f.sealAll(ctx, group, int64(lineage)<<48); err != nil {
+		return fmt.Errorf("fence: seal all of %q: %w", group, err)
+	}
+	return nil
+}
+
+func (f *SQL) sealAll(ctx context.Context, group string, least int64) error {
+	for _, step := range f.stmt.RaiseAll(group, least) {
+		if _, err := f.update(ctx, step); err != nil {
+			return err
+		}
+	}
+	if err := f.renew(ctx); err != nil {
+		return err
+	}
+	for n, last := 1, -1; n > 0; {
+		drain := f.stmt.Drain(group, last)
+		if drain.Stmt == "" {
+			break
+		}
+		if err := f.db.QueryRowContext(ctx, drain.Stmt, drain.Args...).Scan(&n, &last); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -26,8 +26,8 @@ const (
 // SQLConfig configures a SQL. The zero value is a good one.
 type SQLConfig struct {
 	// Table is the fence's table: [a-z_][a-z0-9_]*, at most 48 characters, with or without a
-	// schema before it. Two more take their names from it: Table_wanted and Table_position.
-	// Defaults to "tenure_fence".
+	// schema before it. Others take their names from it: the tables Table_wanted and Table_position, and on
+	// Postgres the sequence Table_generation and the function Table_guard. Defaults to "tenure_fence".
 	Table string
 
 	// Tx is how Tx begins. Read-only is refused. Defaults to the driver's.
@@ -79,7 +79,9 @@ func (c SQLConfig) withDefaults() (SQLConfig, error) {
 // own tables, for it is one transaction that holds or fails. Connect to the primary. Isolation may
 // be any level from READ COMMITTED up.
 //
-// Postgres: a pooler may pool sessions or transactions. A process that is paused inside a
+// Postgres: a pooler may pool sessions or transactions. A guard that has passed passes again, for some seconds and until
+// anything is sealed, without reading the fence's row; it then holds an advisory lock of the transaction, whose first
+// half is the OID of the sequence Table_generation, so that it meets none of yours. A process that is paused inside a
 // transaction keeps its successor from the rows it has written, and from sealing if it has passed its
 // guard, until SQLConfig.Idle is over. A driver that pipelines may be paused when it has sent half of what
 // it meant to; then only pg_terminate_backend helps, which pgxfence can do for you.
@@ -102,7 +104,8 @@ type SQL struct {
 	d      Dialect
 	c      SQLConfig
 	stmt   dialect.Fence
-	server atomic.Pointer[serverFacts] // of MySQL and MariaDB, asked once
+	server atomic.Pointer[serverFacts] // asked once
+	passed dialect.Passed              // on Postgres
 
 	serving sync.Map // *owner.Tenure by shard.Token: what Serve runs
 }

@@ -2,13 +2,13 @@ package rival
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tenure-go/tenure/bench/internal/measure"
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/owner/fence/pgxfence"
 	"github.com/tenure-go/tenure/owner/writer"
@@ -36,7 +36,9 @@ func tenureOnPostgres(p *Places, w Work) []measure.Contender {
 			n, err := newOwned(ctx, p, w, openPgShard(fences, t, keys(w.Accounts), form), c)
 			drop := func() {
 				t.drop()
-				_, _ = p.Postgres.Exec(context.Background(), fmt.Sprintf("DROP TABLE IF EXISTS %[1]s, %[1]s_wanted, %[1]s_position", fence))
+				for _, stmt := range dialect.NewFence(dialect.Postgres, fence).Drop {
+					_, _ = p.Postgres.Exec(context.Background(), stmt)
+				}
 			}
 			return n, t.sum, drop, err
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/bench/internal/servers"
 	"github.com/tenure-go/tenure/cas/etcdkv"
+	"github.com/tenure-go/tenure/internal/dialect"
 )
 
 // Stage is where trials take place. Make it with NewStage.
@@ -48,8 +49,12 @@ func NewStage(ctx context.Context, dir string, a servers.Addresses) (*Stage, err
 
 // Close drops what NewStage has made.
 func (s *Stage) Close() {
-	for _, t := range []string{table, "bench_zombie_fence", "bench_zombie_fence_wanted", "bench_zombie_fence_position"} {
-		_, _ = s.database.exec(context.Background(), "DROP TABLE IF EXISTS "+t)
+	of := dialect.SQLite
+	if s.database.pool != nil {
+		of = dialect.Postgres
+	}
+	for _, stmt := range append(dialect.NewFence(of, "bench_zombie_fence").Drop, "DROP TABLE IF EXISTS "+table) {
+		_, _ = s.database.exec(context.Background(), stmt)
 	}
 	for _, f := range s.close {
 		f()

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/idem"
 	"github.com/tenure-go/tenure/idem/sqlidem"
 	"github.com/tenure-go/tenure/idem/sqlidem/pgxidem"
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/owner/fence/pgxfence"
 	"github.com/tenure-go/tenure/shard"
@@ -88,8 +89,8 @@ func viaPgx(t *testing.T, b *bank) fenced {
 func testFenced(t *testing.T, d database, open func(*testing.T, *bank) fenced) {
 	b := newBank(t, d)
 	t.Cleanup(func() {
-		for _, suffix := range []string{"", "_wanted", "_position"} {
-			b.exec(t, "DROP TABLE IF EXISTS "+b.table+"_fence"+suffix)
+		for _, stmt := range dialect.NewFence(d.dialect, b.table+"_fence").Drop {
+			b.exec(t, stmt)
 		}
 	})
 	x := open(t, b)

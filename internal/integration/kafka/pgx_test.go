@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/memkv"
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/owner/fence/pgxfence"
 	"github.com/tenure-go/tenure/router/kafka"
@@ -97,8 +98,8 @@ func (p *program) installs(t *testing.T, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, suffix := range []string{"", "_fence", "_fence_wanted", "_fence_position"} {
-			_, _ = pool.Exec(context.Background(), "DROP TABLE IF EXISTS "+p.table+suffix)
+		for _, stmt := range append(dialect.NewFence(dialect.Postgres, p.table+"_fence").Drop, "DROP TABLE IF EXISTS "+p.table) {
+			_, _ = pool.Exec(context.Background(), stmt)
 		}
 	})
 }

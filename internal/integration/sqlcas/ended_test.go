@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/cas"
 	"github.com/tenure-go/tenure/cas/sqlcas"
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/owner/fence/fencetest"
 	"github.com/tenure-go/tenure/owner/fence/pgxfence"
@@ -136,8 +137,8 @@ func (r *rig) guard(t *testing.T) func(tx) error {
 	c := r.client(t, options{})
 	table := r.table + "_fence"
 	t.Cleanup(func() {
-		for _, suffix := range []string{"", "_wanted", "_position"} {
-			_, _ = r.db.ExecContext(context.Background(), "DROP TABLE "+table+suffix)
+		for _, stmt := range dialect.NewFence(r.Dialect, table).Drop {
+			_, _ = r.db.ExecContext(context.Background(), stmt)
 		}
 	})
 	if r.pgx {

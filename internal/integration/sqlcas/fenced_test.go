@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/cas"
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/shard"
 )
@@ -30,8 +31,8 @@ func TestOnceUnderAFence(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() {
-					for _, suffix := range []string{"_fence", "_fence_wanted", "_fence_position"} {
-						_, _ = r.db.ExecContext(context.Background(), "DROP TABLE IF EXISTS "+r.table+suffix)
+					for _, stmt := range dialect.NewFence(r.Dialect, r.table+"_fence").Drop {
+						_, _ = r.db.ExecContext(context.Background(), stmt)
 					}
 				})
 				token := func(revision int64) shard.Token {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/shard"
 )
@@ -40,8 +41,8 @@ func newBankOn(t testing.TB, db *sql.DB, s Server, c fence.SQLConfig) *bank {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, suffix := range []string{"", "_wanted", "_position", "_account"} {
-			if _, err := b.db.ExecContext(context.Background(), "DROP TABLE IF EXISTS "+b.table+suffix); err != nil {
+		for _, stmt := range append(dialect.NewFence(s.Dialect, b.table).Drop, "DROP TABLE IF EXISTS "+b.table+"_account") {
+			if _, err := b.db.ExecContext(context.Background(), stmt); err != nil {
 				t.Errorf("drop: %v", err)
 			}
 		}

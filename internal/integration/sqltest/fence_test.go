@@ -1,6 +1,7 @@
 package sqltest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -19,6 +20,27 @@ func TestFence_Pgx(t *testing.T) { fencetest.Run(t, pgxSubject(t, pgxFenceOption
 
 func TestFence_PgxBatch(t *testing.T) {
 	fencetest.Run(t, pgxSubject(t, pgxFenceOptions{batch: true}))
+}
+
+// Guards that have passed pass again without the row.
+func TestFence_PgxAgain(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batch=%t", batch), func(t *testing.T) {
+			fencetest.Run(t, pgxSubject(t, pgxFenceOptions{again: true, batch: batch}))
+		})
+	}
+}
+
+// The same through database/sql.
+func TestFence_PostgresAgain(t *testing.T) {
+	subject := sqlSubject(Postgres(t))
+	first := subject.New
+	subject.New = func(t testing.TB, o fencetest.Options) fencetest.Fence {
+		f := first(t, o).(*sqlFence)
+		f.again = true
+		return f
+	}
+	fencetest.Run(t, subject)
 }
 
 // Half of the writes and seals go through database/sql, half through pgx, under one fence.

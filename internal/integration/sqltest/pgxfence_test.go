@@ -30,6 +30,7 @@ type pgxFence struct {
 type pgxFenceOptions struct {
 	batch bool   // Add is a Batch, not a Tx
 	mixed bool   // every second Add and Seal goes through sql
+	again bool   // Seal passes a guard, so that those to come may pass the short way
 	mode  string // default_query_exec_mode
 }
 
@@ -91,7 +92,11 @@ func (f *pgxFence) Seal(ctx context.Context, tok shard.Token) error {
 	if f.other() {
 		return f.sql.Seal(ctx, tok)
 	}
-	return f.Fence.Seal(ctx, tok)
+	err := f.Fence.Seal(ctx, tok)
+	if err == nil && f.o.again {
+		_ = f.Fence.Tx(ctx, tok, func(pgx.Tx) error { return nil }) // it may be fenced by now
+	}
+	return err
 }
 
 func (f *pgxFence) Add(ctx context.Context, tok shard.Token, account, n int) error {
@@ -133,7 +138,7 @@ func (f *pgxFence) Reopen(addr string) (fencetest.Fence, func()) {
 	if err != nil {
 		panic(err)
 	}
-	return &pgxFence{accounts: f.accounts, Fence: again, pool: pool, conf: f.conf, o: pgxFenceOptions{batch: f.o.batch}}, pool.Close
+	return &pgxFence{accounts: f.accounts, Fence: again, pool: pool, conf: f.conf, o: pgxFenceOptions{batch: f.o.batch, again: f.o.again}}, pool.Close
 }
 
 type pgxTx struct {

@@ -220,6 +220,7 @@ func TestPostgres_InstallNeedsNoRightsOnceInstalled(t *testing.T) {
 	b.exec(t, "GRANT SELECT, INSERT, UPDATE ON "+strings.Join([]string{
 		b.table, b.table + "_wanted", b.table + "_position", b.table + "_account",
 	}, ", ")+" TO "+role)
+	b.exec(t, "GRANT SELECT, UPDATE ON SEQUENCE "+b.table+"_generation TO "+role)
 	u, err := url.Parse(require(t, "TENURE_TEST_POSTGRES"))
 	if err != nil {
 		t.Fatal(err)

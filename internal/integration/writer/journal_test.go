@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/internal/integration/sqltest"
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/owner/fence"
@@ -26,13 +27,14 @@ func (e entry) bad() bool { return e.n%25 == 0 }
 // it anew, or a stale one, would take a place that is taken.
 type journal struct {
 	*fence.SQL
-	db    *sql.DB
-	table string // the fence's; the entries are in table_journal
+	server sqltest.Server
+	db     *sql.DB
+	table  string // the fence's; the entries are in table_journal
 }
 
 func openJournal(t testing.TB, s sqltest.Server, table string) *journal {
 	t.Helper()
-	j := &journal{db: s.Open(t), table: table}
+	j := &journal{server: s, db: s.Open(t), table: table}
 	var err error
 	if j.SQL, err = fence.NewSQL(j.db, s.Dialect, fence.SQLConfig{Table: table}); err != nil {
 		t.Fatal(err)
@@ -54,8 +56,8 @@ func (j *journal) install(t testing.TB) {
 }
 
 func (j *journal) drop(t testing.TB) {
-	for _, suffix := range []string{"", "_wanted", "_position", "_journal"} {
-		if _, err := j.db.ExecContext(context.Background(), "DROP TABLE IF EXISTS "+j.table+suffix); err != nil {
+	for _, stmt := range append(dialect.NewFence(j.server.Dialect, j.table).Drop, "DROP TABLE IF EXISTS "+j.entries()) {
+		if _, err := j.db.ExecContext(context.Background(), stmt); err != nil {
 			t.Errorf("drop: %v", err)
 		}
 	}

@@ -40,16 +40,18 @@ func (f *Fence) Batch(ctx context.Context, tok shard.Token, b *pgx.Batch) error 
 	if !rows {
 		l.read = "" // nor for results to be read, which fit into the connection's buffers
 	}
-	whole := &pgx.Batch{}
-	for _, s := range f.opening(l, tok) {
+	opening := f.opening(l, tok)
+	before := len(opening)
+	whole := &pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, before+b.Len()+2)}
+	for _, s := range opening {
 		whole.Queue(s)
 	}
-	before := whole.Len()
 	whole.QueuedQueries = append(whole.QueuedQueries, b.QueuedQueries...)
-	whole.Queue(f.stmt.Guard, held(tok)...)
+	guard, short := f.held(tok)
+	whole.Queue(f.stmt.Guard, guard...)
 	whole.Queue("commit")
 
-	r := f.sendBatch(ctx, whole)
+	r := f.sendBatch(ctx, whole, func(next pgx.BatchResults) error { return f.passNext(tok, short, next) })
 	switch {
 	case !r.refused:
 		return r.err
@@ -80,7 +82,8 @@ type batchResult struct {
 	err     error // otherwise as it is to be reported
 }
 
-func (f *Fence) sendBatch(ctx context.Context, b *pgx.Batch) batchResult {
+// sendBatch sends b, which ends in guard and COMMIT. pass reads what the guard has found.
+func (f *Fence) sendBatch(ctx context.Context, b *pgx.Batch, pass func(pgx.BatchResults) error) batchResult {
 	conn, err := f.pool.Acquire(ctx)
 	if err != nil {
 		return batchResult{err: notApplied("begin", err)}
@@ -88,10 +91,12 @@ func (f *Fence) sendBatch(ctx context.Context, b *pgx.Batch) batchResult {
 	defer f.release(ctx, conn) // also if a callback panics
 	results := &heard{BatchResults: conn.SendBatch(ctx, b), conn: conn.Conn()}
 	defer results.Close() // it has nothing to add
-	commit := b.Len() - 1
+	guard, commit := b.Len()-2, b.Len()-1
 	var late error // of a callback
 	for at, q := range b.QueuedQueries[:commit] {
-		if err := results.next(q); late == nil {
+		if at == guard {
+			results.hear(pass(results.BatchResults))
+		} else if err := results.next(q); late == nil {
 			late = err
 		}
 		switch err := results.err; {

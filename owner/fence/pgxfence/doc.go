@@ -25,8 +25,8 @@
 //
 // # Poolers
 //
-// There is no session state: every setting is SET LOCAL, the guard's lock ends with the transaction, and
-// no advisory lock, LISTEN or temporary table is used. So a pooler may pool transactions (pgbouncer's
+// There is no session state: every setting is SET LOCAL, the guard's locks end with the transaction, and
+// no LISTEN, temporary table or advisory lock of a session is used. So a pooler may pool transactions (pgbouncer's
 // pool_mode=transaction), though not statements. What a pooler must know of is pgx's prepared
 // statements: pgbouncer does from 1.21 on (max_prepared_statements above 0); before that set
 // default_query_exec_mode=exec, or simple_protocol, in the connection string. All modes of pgx work.

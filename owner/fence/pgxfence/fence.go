@@ -20,8 +20,8 @@ import (
 // Config configures a Fence. The zero value is a good one.
 type Config struct {
 	// Table is the fence's table: [a-z_][a-z0-9_]*, at most 48 characters, with or without a
-	// schema before it. Two more take their names from it: Table_wanted and Table_position.
-	// Defaults to "tenure_fence", as in fence.SQLConfig.
+	// schema before it. Four more things take their names from it: the tables Table_wanted and
+	// Table_position, the sequence Table_generation and the function Table_guard. to "tenure_fence", as in fence.SQLConfig.
 	Table string
 
 	// Tx is how Tx and Batch begin. Read-only is refused, and so are queries of one's own. Defaults to
@@ -78,6 +78,7 @@ type Fence struct {
 	stmt   dialect.Fence
 	begin  string // what begins a transaction, without settings
 	server atomic.Pointer[limits]
+	passed dialect.Passed
 
 	serving sync.Map // *owner.Tenure by shard.Token: what Serve runs
 }

@@ -25,8 +25,8 @@ import (
 func (f *Fence) Guard(ctx context.Context, tx pgx.Tx, tok shard.Token) error {
 	err := fence.CheckToken(tok)
 	if err == nil {
-		var one int64
-		err = tx.QueryRow(ctx, f.stmt.Guard, held(tok)...).Scan(&one)
+		args, _ := f.held(tok)
+		err = f.pass(tok, tx.QueryRow(ctx, f.stmt.Guard, args...))
 	}
 	ended := hasEnded(tx, err)
 	if err == nil && !ended {
@@ -57,8 +57,35 @@ func hasEnded(tx pgx.Tx, err error) bool {
 	return conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I'
 }
 
-func held(tok shard.Token) []any {
-	return dialect.Postgres.GuardArgs(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
+// held are the parameters of tok's guard, and whether it may pass the short way, and find nothing.
+func (f *Fence) held(tok shard.Token) (args []any, short bool) {
+	return f.passed.Args(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
+}
+
+// pass reads the result of a guard.
+func (f *Fence) pass(tok shard.Token, found pgx.Row) error {
+	var generation int64
+	switch err := found.Scan(&generation); {
+	case errors.Is(err, pgx.ErrNoRows): // as before
+		return nil
+	case err != nil:
+		return err
+	}
+	f.passed.Note(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch), generation)
+	return nil
+}
+
+// passNext is pass for the next result of a batch. Each write pays for this, so what a guard finds that was to find nothing is not read: the
+// next one reads it.
+func (f *Fence) passNext(tok shard.Token, short bool, results pgx.BatchResults) error {
+	if !short {
+		return f.pass(tok, results.QueryRow())
+	}
+	tag, err := results.Exec()
+	if err == nil && tag.RowsAffected() > 0 {
+		f.passed.Forget(tok.Group, tok.Shard)
+	}
+	return err
 }
 
 // row is what the database knows of one shard.

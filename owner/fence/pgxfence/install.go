@@ -6,28 +6,22 @@ import (
 	"strings"
 )
 
-// Schema is the fence's tables as SQL, for your migrations; the same as fence.SQL's. It changes no
-// table that is there.
+// Schema is the fence's tables, sequence and function as SQL, for your migrations; the same as fence.SQL's. It
+// changes no table that is there. A service's role needs SELECT, INSERT and UPDATE on the tables, and SELECT and
+// UPDATE on the sequence.
 func (f *Fence) Schema() string {
 	return strings.Join(f.stmt.Create, ";\n") + ";\n"
 }
 
-// Install runs Schema, unless the tables are there: then the database user needs no right to make
-// them. Idempotent; any number of processes may call it at once.
+// Install runs Schema, unless everything is there: then the database user needs no right to make
+// it. Idempotent; any number of processes may call it at once.
 func (f *Fence) Install(ctx context.Context) error {
-	if f.probe(ctx) == nil {
-		return nil
-	}
-	for _, s := range f.stmt.Create {
-		if _, err := f.pool.Exec(ctx, s); err != nil {
-			// IF NOT EXISTS fails in a race with another process that makes the table.
-			if _, again := f.pool.Exec(ctx, s); again != nil {
-				return fmt.Errorf("pgxfence: install: %w", err)
-			}
-		}
-	}
-	if err := f.probe(ctx); err != nil {
-		return fmt.Errorf("pgxfence: install: table %q is there, but has other columns: %w", f.c.Table, err)
+	err := f.stmt.Install(
+		func() error { return f.probe(ctx) },
+		func(stmt string) error { _, err := f.pool.Exec(ctx, stmt); return err },
+	)
+	if err != nil {
+		return fmt.Errorf("pgxfence: install table %q: %w", f.c.Table, err)
 	}
 	return nil
 }

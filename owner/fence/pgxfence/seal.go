@@ -25,6 +25,17 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 	if err := fence.CheckToken(tok); err != nil {
 		return err
 	}
+	if err := f.seal(ctx, tok); err != nil {
+		return err
+	}
+	if err := f.renew(ctx); err != nil {
+		return sealError(tok, err)
+	}
+	return nil
+}
+
+// seal makes tok the sealed one. The generation is not renewed yet.
+func (f *Fence) seal(ctx context.Context, tok shard.Token) error {
 	r, err := f.state(ctx, tok, "")
 	if err != nil {
 		return sealError(tok, err)
@@ -73,12 +84,21 @@ func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
 	if _, err := f.update(ctx, wanted); err != nil {
 		return 0, err
 	}
+	if err := f.renew(ctx); err != nil {
+		return 0, err
+	}
 	if f.c.Terminate > 0 {
 		if err := f.endOlder(ctx, tok); err != nil {
 			return 0, err
 		}
 	}
-	return f.update(ctx, sealed)
+	return f.update(ctx, sealed...)
+}
+
+func (f *Fence) renew(ctx context.Context) error {
+	step := f.stmt.Renew()
+	_, err := f.pool.Exec(ctx, step.Stmt, step.Args...)
+	return err
 }
 
 func sealError(tok shard.Token, err error) error {
@@ -97,9 +117,25 @@ func (f *Fence) SealAll(ctx context.Context, group string, lineage int) error {
 	if lineage < 1 || lineage > shard.MaxLineage {
 		return refused("pgxfence: seal all: lineage %d: want 1 to %d", lineage, shard.MaxLineage)
 	}
-	for _, s := range f.stmt.RaiseAll(group, int64(lineage)<<48) {
-		if _, err := f.update(ctx, s); err != nil {
-			return fmt.Errorf("pgxfence: seal all of %q: %w", group, err)
+	if err := f.sealAll(ctx, group, int64(lineage)<<48); err != nil {
+		return fmt.Errorf("pgxfence: seal all of %q: %w", group, err)
+	}
+	return nil
+}
+
+func (f *Fence) sealAll(ctx context.Context, group string, least int64) error {
+	for _, step := range f.stmt.RaiseAll(group, least) {
+		if _, err := f.update(ctx, step); err != nil {
+			return err
+		}
+	}
+	if err := f.renew(ctx); err != nil {
+		return err
+	}
+	for n, last := 1, -1; n > 0; {
+		drain := f.stmt.Drain(group, last)
+		if err := f.pool.QueryRow(ctx, drain.Stmt, drain.Args...).Scan(&n, &last); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -92,11 +92,12 @@ var (
 // commit guards and commits in one round trip. If the guard fails, the server skips the COMMIT.
 func (f *Fence) commit(ctx context.Context, conn *pgx.Conn, tok shard.Token) (refusedBy string, err error) {
 	b := &pgx.Batch{}
-	b.Queue(f.stmt.Guard, held(tok)...)
+	args, short := f.held(tok)
+	b.Queue(f.stmt.Guard, args...)
 	b.Queue("commit")
 	results := conn.SendBatch(ctx, b)
 	defer results.Close() // it has nothing to add
-	if _, err := results.Exec(); err != nil {
+	if err := f.passNext(tok, short, results); err != nil {
 		if refusedBefore(err) {
 			return opGuard, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	_ "modernc.org/sqlite" // the driver sqlite
 
+	"github.com/tenure-go/tenure/internal/dialect"
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/router/kafka"
@@ -22,6 +23,7 @@ import (
 // ledger is a table of accounts in a SQL database.
 type ledger struct {
 	db      *sql.DB
+	dialect fence.Dialect
 	fences  *fence.SQL
 	table   string
 	noFence bool
@@ -29,9 +31,9 @@ type ledger struct {
 
 // openLedger connects to Postgres, or to SQLite in a directory if dsn is "".
 func openLedger(dsn, dir, run string, noFence bool) (*ledger, error) {
-	driver, dialect := "pgx", fence.Postgres
+	driver, of := "pgx", fence.Postgres
 	if dsn == "" {
-		driver, dialect = "sqlite", fence.SQLite
+		driver, of = "sqlite", fence.SQLite
 		dsn = (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.Join(dir, "ledger.db"), RawQuery: url.Values{
 			"_pragma": {"busy_timeout(30000)", "journal_mode(wal)", "synchronous(off)"},
 		}.Encode()}).String()
@@ -40,15 +42,15 @@ func openLedger(dsn, dir, run string, noFence bool) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if dialect == fence.SQLite {
+	if of == fence.SQLite {
 		db.SetMaxOpenConns(1)
 	}
-	fences, err := fence.NewSQL(db, dialect, fence.SQLConfig{Table: "chaos_" + run})
+	fences, err := fence.NewSQL(db, of, fence.SQLConfig{Table: "chaos_" + run})
 	if err != nil {
 		db.Close()
 		return nil, err
 	}
-	return &ledger{db: db, fences: fences, table: "ledger_" + run, noFence: noFence}, nil
+	return &ledger{db: db, dialect: of, fences: fences, table: "ledger_" + run, noFence: noFence}, nil
 }
 
 func (l *ledger) install(ctx context.Context) error {
@@ -68,8 +70,9 @@ func (l *ledger) install(ctx context.Context) error {
 
 // drop removes what a run has made.
 func (l *ledger) drop(ctx context.Context) {
-	for _, table := range []string{l.table, l.table + "_unfenced", "chaos_" + l.table[len("ledger_"):], "chaos_" + l.table[len("ledger_"):] + "_wanted", "chaos_" + l.table[len("ledger_"):] + "_position"} {
-		_, _ = l.db.ExecContext(ctx, "DROP TABLE IF EXISTS "+table)
+	fences := dialect.NewFence(l.dialect, "chaos_"+l.table[len("ledger_"):])
+	for _, stmt := range append(fences.Drop, "DROP TABLE IF EXISTS "+l.table, "DROP TABLE IF EXISTS "+l.table+"_unfenced") {
+		_, _ = l.db.ExecContext(ctx, stmt)
 	}
 }
 
