@@ -3,6 +3,7 @@ package dialect
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
@@ -17,24 +18,27 @@ import (
 //
 //	guard  1  lock the shard, shared, without waiting; if that fails, 3
 //	       2  pass if the generation is the one in which this token passed step 3
-//	       3  read the generation, then lock the row in share mode, fail unless it is the token's, and return what was read
+//	       3  lock the row in share mode, fail unless it is the token's, and return the generation
 //	seal   1  raise wanted; commit; set the generation
-//	       2  lock the shard alone; raise the row; set the generation; commit
-//	       3  set the generation
+//	       2  lock the shard alone; raise the row; unset the generation; commit
+//	       3  set the generation, also if the row was found raised
 //
-// That no guard under an older epoch passes any more when a seal has committed: Say it passes by step 3. Then it has locked the
-// row before the seal raised it, and the seal has waited for it there. Or it passes by step 2, in a generation of
-// which it was told by a guard that locked the row after it had read the generation, so before the seal set another. It had the
-// shard's lock when it found that one, either before the seal had the lock, which then has waited for it, or after the
-// seal had committed, when the generation was another.
+// No older owner's guard passes when step 2 of a seal has committed, and none that has passed is open. Say one passes by its step 3:
+// then it has locked the row before the seal did, which has waited for it there. Or it passes by step 2, in a
+// generation that was told by a guard that had the row locked, so before the seal unset it. When it found that one
+// it had the shard's lock: before the seal had it, and then the seal has waited; or after the seal had committed, and then the
+// generation was another.
 //
-// Order matters. Who seals takes the shard's lock before the row's, as a guard does that goes on from step 2 to step 3: the other way
-// round the two could wait for each other. The generation is read before the row, and set after it was
-// raised, in a transaction that still has it locked: otherwise a token could be remembered in a generation that its seal has
-// begun. It is random, and no count: a replica that takes over and has missed the last seals must not count up again to
-// the values that they had. And it is set once more when the seal has committed, because the replica may have got the first value
-// and not the commit: then the token that had sealed must find another generation than that in which it has passed, and
-// be told that its seal is gone.
+// What each rule is for, besides:
+//
+//   - Who seals locks the shard before the row, as a guard does that goes on from step 2 to step 3: the other way
+//     round the two could wait for each other.
+//   - Step 1 sets the generation so that guards that begin later turn away, though the seal may wait for long, or be given up.
+//   - It is not set before the commit, because a replica that takes over has a prefix of the log, and may have what step 2 did to the generation
+//     and not its commit. Then the token must find another generation than those in which it has passed, and be told that its
+//     seal is gone. SealAll may set it: no token is what it raises to.
+//   - The value is random and no count: a replica that has missed the last seals must not count up again to those that they set.
+//   - A standby refuses locks of rows, and nothing else in a guard: so there it takes the long way.
 //
 // What is left to trust is that only seals change rows. What is changed otherwise is seen when the generation is set, and else when
 // Passed forgets.
@@ -44,8 +48,8 @@ import (
 // again as all the rest, and so do three more parameters, or a row that the client has to read.
 const shortGuard = `SELECT {function}($1)`
 
-const whereNotShort = ` WHERE (CASE WHEN pg_try_advisory_xact_lock_shared({sequence}::oid::integer, $2) ` +
-	`THEN pg_sequence_last_value({sequence}) = $3 END) IS NOT TRUE`
+const whereNotShort = ` WHERE (CASE WHEN pg_is_in_recovery() THEN false ` +
+	`WHEN pg_try_advisory_xact_lock_shared({sequence}::oid::integer, $2) THEN pg_sequence_last_value({sequence}) = $3 END) IS NOT TRUE`
 
 // Whether it runs in the transaction that Mark was set in. If not there is always a row.
 const (
@@ -61,13 +65,22 @@ const (
 // all lets a write pass that was checked before the seal and commits after it. Nor would it do to make
 // the epoch a key and wanted a column beside it: a key-share lock that comes while an update of wanted
 // moves the row to another page is lost (on 15.18, some of 30,000), and VACUUM FULL forgets that a key was
-// changed. When a seal commits while the guard waits, the row is checked again as it is then. What is looked for comes from where the
-// generation was read, so that it can't be looked for first. A generation of 0 is one that was never set.
+// changed. When a seal commits while the guard waits, the row is checked again as it is then. A generation of 0 is one that is not set.
 const createFunction = `CREATE OR REPLACE FUNCTION {function}(held text) RETURNS bigint LANGUAGE sql VOLATILE AS ` +
-	`'SELECT h.generation / COALESCE((SELECT 1 FROM {fence} WHERE group_name = h.group_name AND shard = h.shard AND group_id = h.id ` +
-	`AND epoch = h.epoch AND epoch = (SELECT epoch FROM {wanted} WHERE group_name = h.group_name AND shard = h.shard) FOR SHARE), 0) ` +
-	`FROM (SELECT split_part(held, ''/'', 1) AS group_name, split_part(held, ''/'', 2)::integer AS shard, split_part(held, ''/'', 3) AS id, ` +
-	`split_part(held, ''/'', 4)::bigint AS epoch, COALESCE(pg_sequence_last_value({quoted sequence}), 0) AS generation OFFSET 0) h'`
+	`'SELECT COALESCE(pg_sequence_last_value({quoted sequence}), 0) / COALESCE((SELECT 1 FROM {fence} ` +
+	`WHERE group_name = split_part(held, ''/'', 1) AND shard = split_part(held, ''/'', 2)::integer ` +
+	`AND group_id = split_part(held, ''/'', 3) AND epoch = split_part(held, ''/'', 4)::bigint ` +
+	`AND epoch = (SELECT epoch FROM {wanted} WHERE group_name = split_part(held, ''/'', 1) AND shard = split_part(held, ''/'', 2)::integer) ` +
+	`FOR SHARE), 0)'`
+
+// GuardFoundNoRow reports whether err is what the function says of a row that is not the token's, by any driver of Postgres.
+func GuardFoundNoRow(err error) bool {
+	e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	return ok && e.SQLState() == "22012"
+}
 
 // held is a token as the function reads it. No part of it holds a slash.
 func held(group string, shard int, groupID string, epoch int64) string {
@@ -86,7 +99,7 @@ const (
 const (
 	aloneStatement = `SELECT pg_advisory_xact_lock({sequence}::oid::integer, ?)`
 	renewStatement = `SELECT setval({sequence}, ?)`
-	raiseAndRenew  = `WITH raised AS (` + raiseStatement + ` RETURNING 1) SELECT setval({sequence}, ?) FROM raised`
+	raiseAndRenew  = `WITH raised AS (` + raiseStatement + ` RETURNING 1) SELECT setval({sequence}, 1, false) FROM raised`
 	drainStatement = `SELECT count(pg_advisory_xact_lock({sequence}::oid::integer, ? + shard)), COALESCE(max(shard), -1) ` +
 		`FROM (SELECT shard FROM {fence} WHERE group_name = ? AND shard > ? ORDER BY shard LIMIT 500) s`
 )

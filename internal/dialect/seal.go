@@ -30,14 +30,13 @@ func (f *Fence) AddRows(group string, shard int, groupID string) []Step {
 // Raise is the two transactions of a seal. They are two so that guards turn away while the second waits for those that
 // have passed. The last step of the second changes one row, or none if what is there refuses the epoch: it looks for a newer seal
 // and for the group's floor in a snapshot from after the first was visible to everybody, and whoever raises either later
-// than that will find this row and raise it too. Behind each comes Renew.
+// than that will find this row and raise it too. Behind each comes Renew, and where it was found raised.
 func (f *Fence) Raise(group string, shard int, groupID string, epoch int64) (wanted Step, sealed []Step) {
 	wanted = Step{f.seal.raiseWanted, []any{epoch, group, shard, epoch}}
 	raise := Step{f.seal.raiseEpoch, []any{epoch, group, shard, groupID, epoch, group, shard, epoch}}
 	if f.seal.alone == "" {
 		return wanted, []Step{raise}
 	}
-	raise.Args = append(raise.Args, newGeneration())
 	return wanted, []Step{{f.seal.alone, []any{lockKey(group, shard)}}, raise}
 }
 
@@ -45,18 +44,21 @@ func (f *Fence) Raise(group string, shard int, groupID string, epoch int64) (wan
 // thing.
 func (f *Fence) Renew() Step { return Step{f.seal.renew, []any{newGeneration()}} }
 
-// RaiseAll raises all shards of group to least, those without a row by a floor. Each is a transaction. Behind them come Renew and
-// Drain.
-func (f *Fence) RaiseAll(group string, least int64) []Step {
-	return []Step{
-		{f.seal.addWanted, []any{group, floorShard}},
-		{f.seal.allWanted, []any{least, group, least}},
-		{f.seal.allEpochs, []any{least, group, least}},
+// RaiseAll raises all shards of group to least, those without a row by a floor. Each is a transaction. Behind them comes Drain.
+func (f *Fence) RaiseAll(group string, least int64) [][]Step {
+	epochs := []Step{{f.seal.allEpochs, []any{least, group, least}}}
+	if f.seal.renew != "" {
+		epochs = append(epochs, f.Renew()) // when all rows are locked
+	}
+	return [][]Step{
+		{{f.seal.addWanted, []any{group, floorShard}}},
+		{{f.seal.allWanted, []any{least, group, least}}},
+		epochs,
 	}
 }
 
 // Drain is a query that waits for the guards of group's next shards that have passed the short way, above the shard after, and returns how many
-// shards those are and the last of them. Begin with -1, and go on until it is none. Its Stmt is "" where there is nothing to wait for.
+// shards those are and the last of them. Begin with -1, and go on until it is none. Postgres.
 func (f *Fence) Drain(group string, after int) Step {
 	return Step{f.seal.drain, []any{lockBase(group), group, after}}
 }

@@ -9,7 +9,8 @@ import (
 // Schema is the fence's tables as SQL, for your migrations; on Postgres there are a sequence and a function
 // besides. It changes no table that is there.
 //
-// A service's role needs SELECT, INSERT and UPDATE on the tables, and on Postgres SELECT and UPDATE on the sequence.
+// A service's role needs SELECT, INSERT and UPDATE on the tables, and on Postgres SELECT and UPDATE on the sequence and
+// EXECUTE on the function (which everybody has unless you have revoked it).
 func (f *SQL) Schema() string {
 	return strings.Join(f.stmt.Create, ";\n") + ";\n"
 }

@@ -132,19 +132,13 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 }
 
 func (f *SQL) sealAll(ctx context.Context, group string, least int64) error {
-	for _, step := range f.stmt.RaiseAll(group, least) {
-		if _, err := f.update(ctx, step); err != nil {
+	for _, steps := range f.stmt.RaiseAll(group, least) {
+		if _, err := f.update(ctx, steps...); err != nil {
 			return err
 		}
 	}
-	if err := f.renew(ctx); err != nil {
-		return err
-	}
-	for n, last := 1, -1; n > 0; {
+	for n, last := 1, -1; n > 0 && f.d == dialect.Postgres; {
 		drain := f.stmt.Drain(group, last)
-		if drain.Stmt == "" {
-			break
-		}
 		if err := f.db.QueryRowContext(ctx, drain.Stmt, drain.Args...).Scan(&n, &last); err != nil {
 			return err
 		}

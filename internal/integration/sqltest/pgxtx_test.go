@@ -2,6 +2,7 @@ package sqltest
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -12,8 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tenure-go/tenure/owner/fence"
 	"github.com/tenure-go/tenure/owner/fence/fencetest"
 	"github.com/tenure-go/tenure/owner/fence/pgxfence"
+	"github.com/tenure-go/tenure/shard"
 )
 
 // writes counts what a client sends.
@@ -211,4 +214,41 @@ func must[V any](v V, err error) V {
 		panic(err)
 	}
 	return v
+}
+
+// sealer seals, by another pool, before it is asked why a guard was refused.
+type sealer struct {
+	*testing.T
+	f   *pgxfence.Fence
+	tok shard.Token
+}
+
+func (s *sealer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.HasPrefix(q.SQL, "SELECT COALESCE(") {
+		if err := s.f.Seal(ctx, s.tok); err != nil {
+			s.Error(err)
+		}
+	}
+	return ctx
+}
+
+func (s *sealer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Asked why, the database says that all is well by now.
+func TestPgx_SealedWhenAskedWhy(t *testing.T) {
+	f := pgxSubject(t, pgxFenceOptions{}).New(t, fencetest.Options{}).(*pgxFence)
+	c := f.pool.Config()
+	c.ConnConfig.Tracer = &sealer{t, f.Fence, token(1)}
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	early, err := pgxfence.New(pool, f.conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := early.Tx(t.Context(), token(1), func(pgx.Tx) error { return nil }); !errors.Is(err, fence.ErrNotSealed) {
+		t.Errorf("got %v, want ErrNotSealed", err)
+	}
 }

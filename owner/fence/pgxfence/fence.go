@@ -21,7 +21,8 @@ import (
 type Config struct {
 	// Table is the fence's table: [a-z_][a-z0-9_]*, at most 48 characters, with or without a
 	// schema before it. Four more things take their names from it: the tables Table_wanted and
-	// Table_position, the sequence Table_generation and the function Table_guard. to "tenure_fence", as in fence.SQLConfig.
+	// Table_position, the sequence Table_generation and the function Table_guard. Defaults to
+	// "tenure_fence", as in fence.SQLConfig.
 	Table string
 
 	// Tx is how Tx and Batch begin. Read-only is refused, and so are queries of one's own. Defaults to

@@ -16,8 +16,9 @@ import (
 
 // Guard makes tx fail unless tok is what was sealed: *fence.FencedError, fence.ErrNotSealed,
 // *fence.GroupError. Make it the last statement before the commit, as Tx does. Then a newer owner's
-// Seal waits only for the commit, and not for what you do between: the row stays locked until tx
-// ends. What is written after the guard is guarded as well.
+// Seal waits only for the commit, and not for what you do between: what the guard locks stays locked until tx
+// ends. What is written after the guard is guarded as well. A transaction whose snapshot is older than the seal is not
+// found out: begin after Seal has returned.
 //
 // On error tx has been rolled back, and nothing was applied; unless it had ended before, which is Uncertain.
 // Don't roll tx back to a savepoint from before the guard: that gives up its lock. Config.Idle and
@@ -120,6 +121,9 @@ func (f *Fence) explain(ctx context.Context, tok shard.Token, cause error) error
 	}
 	if err := r.Refuse(tok); err != nil {
 		return err
+	}
+	if e, ok := cause.(*opError); ok && e.op == opGuard && dialect.GuardFoundNoRow(e.err) {
+		return fence.ErrNotSealed // yet: a seal was under way
 	}
 	return cause
 }

@@ -25,23 +25,12 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 	if err := fence.CheckToken(tok); err != nil {
 		return err
 	}
-	if err := f.seal(ctx, tok); err != nil {
-		return err
-	}
-	if err := f.renew(ctx); err != nil {
-		return sealError(tok, err)
-	}
-	return nil
-}
-
-// seal makes tok the sealed one. The generation is not renewed yet.
-func (f *Fence) seal(ctx context.Context, tok shard.Token) error {
 	r, err := f.state(ctx, tok, "")
 	if err != nil {
 		return sealError(tok, err)
 	}
 	if err := r.Refuse(tok); !errors.Is(err, fence.ErrNotSealed) {
-		return err // nil: sealed already
+		return f.again(ctx, tok, err)
 	}
 	// Either row may be missing, if somebody has cleaned up by hand.
 	if r.GroupID == "" || r.wanted == 0 {
@@ -49,7 +38,7 @@ func (f *Fence) seal(ctx context.Context, tok shard.Token) error {
 			return sealError(tok, err)
 		}
 		if err := r.Refuse(tok); !errors.Is(err, fence.ErrNotSealed) {
-			return err
+			return f.again(ctx, tok, err)
 		}
 	}
 	n, err := f.raise(ctx, tok)
@@ -63,6 +52,17 @@ func (f *Fence) seal(ctx context.Context, tok shard.Token) error {
 		return sealError(tok, err)
 	}
 	return r.Refuse(tok)
+}
+
+// again ends the seal of a row that refuses tok with err. If that is nil it was sealed before, by a call that may have gone no further.
+func (f *Fence) again(ctx context.Context, tok shard.Token, err error) error {
+	if err != nil {
+		return err
+	}
+	if err := f.renew(ctx); err != nil {
+		return sealError(tok, err)
+	}
+	return nil
 }
 
 // add makes the rows of a shard that has none, and says what they are then.
@@ -82,9 +82,6 @@ func (f *Fence) add(ctx context.Context, tok shard.Token) (row, error) {
 func (f *Fence) raise(ctx context.Context, tok shard.Token) (int64, error) {
 	wanted, sealed := f.stmt.Raise(tok.Group, tok.Shard, tok.GroupID, int64(tok.Epoch))
 	if _, err := f.update(ctx, wanted); err != nil {
-		return 0, err
-	}
-	if err := f.renew(ctx); err != nil {
 		return 0, err
 	}
 	if f.c.Terminate > 0 {
@@ -124,13 +121,10 @@ func (f *Fence) SealAll(ctx context.Context, group string, lineage int) error {
 }
 
 func (f *Fence) sealAll(ctx context.Context, group string, least int64) error {
-	for _, step := range f.stmt.RaiseAll(group, least) {
-		if _, err := f.update(ctx, step); err != nil {
+	for _, steps := range f.stmt.RaiseAll(group, least) {
+		if _, err := f.update(ctx, steps...); err != nil {
 			return err
 		}
-	}
-	if err := f.renew(ctx); err != nil {
-		return err
 	}
 	for n, last := 1, -1; n > 0; {
 		drain := f.stmt.Drain(group, last)
@@ -141,8 +135,8 @@ func (f *Fence) sealAll(ctx context.Context, group string, least int64) error {
 	return nil
 }
 
-// update runs steps in a transaction of their own, in one round trip, and returns the number of rows
-// that the last one changed.
+// update runs steps in a transaction of their own, and renews the generation behind it, in one round trip. It returns the number of rows
+// that the last step changed.
 //
 // READ COMMITTED, because at a stricter level an update that has waited fails instead of looking again.
 func (f *Fence) update(ctx context.Context, steps ...dialect.Step) (n int64, err error) {
@@ -157,6 +151,8 @@ func (f *Fence) update(ctx context.Context, steps ...dialect.Step) (n int64, err
 		b.Queue(s.Stmt, s.Args...)
 	}
 	b.Queue("commit")
+	renew := f.stmt.Renew()
+	b.Queue(renew.Stmt, renew.Args...) // another transaction, that of what no BEGIN is before; if the commit fails it is skipped
 	results := conn.SendBatch(ctx, b)
 	for i := range b.Len() {
 		tag, err := results.Exec()

@@ -43,18 +43,25 @@ const (
 const pollOlder = 20 * time.Millisecond
 
 // endOlder returns when no transaction of an older owner is open: after Config.Terminate it ends those
-// that are. New ones can't pass their guard, since wanted has been raised.
+// that are. New ones can't pass their guard, since wanted has been raised. One whose snapshot is older can, the long way, and then others
+// the short way after it: so the generation is set after each look, and one more look is needed when that was of the last.
 func (f *Fence) endOlder(ctx context.Context, tok shard.Token) error {
 	patience := time.NewTimer(f.c.Terminate)
 	defer patience.Stop()
-	query := countOlder
+	query, quiet := countOlder, false
 	for {
 		var n int64
 		if err := f.pool.QueryRow(ctx, query, f.shardMark(tok), int64(tok.Epoch)).Scan(&n); err != nil {
 			return fmt.Errorf("ending older owners' sessions (Config.Terminate): %w", err)
 		}
-		if n == 0 {
+		if n == 0 && quiet {
 			return nil
+		}
+		if err := f.renew(ctx); err != nil {
+			return err
+		}
+		if quiet = n == 0; quiet {
+			continue
 		}
 		select {
 		case <-patience.C:
