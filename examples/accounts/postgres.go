@@ -44,7 +44,7 @@ func openPostgres(ctx context.Context, url string) (*postgres, error) {
 
 // install takes a lock, because several processes may start at once and CREATE TABLE IF NOT EXISTS is no protection
 // against that. With migrations of your own, run pgxfence's schema and this there, and let the service's role only
-// read and write.
+// read and write, with the rights that Schema names.
 func (p *postgres) install(ctx context.Context) error {
 	if err := p.fences.Install(ctx); err != nil {
 		return err

@@ -115,7 +115,7 @@ func NewFence(d Dialect, table string) Fence {
 		f.Drop = append(f.Drop, q(dropFunction)) // the sequence goes with its table
 		f.Probe = append(f.Probe, q(probeSequence), q(probeFunction))
 		f.seal.raiseEpoch = q(raiseAndRenew)
-		f.seal.alone, f.seal.renew, f.seal.drain = q(aloneStatement), q(renewStatement), q(drainStatement)
+		f.seal.lockAlone, f.seal.renew, f.seal.drain = q(aloneStatement), q(renewStatement), q(drainStatement)
 		f.MustAdvance = q(`WITH advanced AS (` + upsert + ` RETURNING 1) SELECT 1 / count(*) FROM advanced`)
 	}
 	return f

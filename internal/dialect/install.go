@@ -22,7 +22,7 @@ func (f *Fence) Install(probe func() error, exec func(stmt string) error) error 
 	case missing == nil:
 		return nil
 	case failed != nil:
-		return failed
+		return fmt.Errorf("%w; it was to make what is missing: %w", failed, missing)
 	}
 	return fmt.Errorf("what is there has other columns, or is of an older version: %w", missing)
 }

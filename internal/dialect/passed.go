@@ -9,14 +9,14 @@ import (
 // safe for concurrent use.
 type Passed struct {
 	mu     sync.RWMutex
-	shards map[slot]pass
+	shards map[shardKey]pass
 }
 
-// memory is how long it remembers, and so how long goes unseen what is done to rows otherwise than by a seal: by hand, or by a
+// forgetAfter is how long it remembers, and so how long goes unseen what is done to rows otherwise than by a seal: by hand, or by a
 // restored dump, whose sequences may be newer than its tables.
-const memory = 5 * time.Second
+const forgetAfter = 5 * time.Second
 
-type slot struct {
+type shardKey struct {
 	group string
 	shard int
 }
@@ -31,9 +31,9 @@ type pass struct {
 // Args are the parameters of a guard, which the caller must not change, and whether it may pass the short way.
 func (p *Passed) Args(group string, shard int, groupID string, epoch int64) (args []any, short bool) {
 	p.mu.RLock()
-	last := p.shards[slot{group, shard}]
+	last := p.shards[shardKey{group, shard}]
 	p.mu.RUnlock()
-	if last.groupID != groupID || last.epoch != epoch || time.Since(last.at) > memory {
+	if last.groupID != groupID || last.epoch != epoch || time.Since(last.at) > forgetAfter {
 		return guardArgs(group, shard, groupID, epoch, 0), false
 	}
 	return last.args, true
@@ -47,16 +47,16 @@ func (p *Passed) Note(group string, shard int, groupID string, epoch, generation
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shards == nil {
-		p.shards = make(map[slot]pass)
+		p.shards = make(map[shardKey]pass)
 	}
-	p.shards[slot{group, shard}] = pass{groupID, epoch, guardArgs(group, shard, groupID, epoch, generation), time.Now()}
+	p.shards[shardKey{group, shard}] = pass{groupID, epoch, guardArgs(group, shard, groupID, epoch, generation), time.Now()}
 }
 
 // Forget is told that the generation is another than what was remembered.
 func (p *Passed) Forget(group string, shard int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.shards, slot{group, shard})
+	delete(p.shards, shardKey{group, shard})
 }
 
 func guardArgs(group string, shard int, groupID string, epoch, generation int64) []any {

@@ -29,7 +29,7 @@ func TestPassed(t *testing.T) {
 			}
 		}
 		want(77)
-		time.Sleep(memory)
+		time.Sleep(forgetAfter)
 		want(77)
 		time.Sleep(time.Nanosecond)
 		want(0)

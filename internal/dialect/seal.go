@@ -10,7 +10,7 @@ type Step struct {
 type sealing struct {
 	addFence, addWanted, raiseWanted, raiseEpoch, allWanted, allEpochs string
 
-	alone, renew, drain string // Postgres
+	lockAlone, renew, drain string // Postgres
 }
 
 const raiseStatement = `UPDATE {fence} SET epoch = ? WHERE group_name = ? AND shard = ? AND group_id = ? AND epoch < ? ` +
@@ -30,18 +30,17 @@ func (f *Fence) AddRows(group string, shard int, groupID string) []Step {
 // Raise is the two transactions of a seal. They are two so that guards turn away while the second waits for those that
 // have passed. The last step of the second changes one row, or none if what is there refuses the epoch: it looks for a newer seal
 // and for the group's floor in a snapshot from after the first was visible to everybody, and whoever raises either later
-// than that will find this row and raise it too. Behind each comes Renew, and where it was found raised.
+// than that will find this row and raise it too. After each transaction comes Renew; also when the row is found raised.
 func (f *Fence) Raise(group string, shard int, groupID string, epoch int64) (wanted Step, sealed []Step) {
 	wanted = Step{f.seal.raiseWanted, []any{epoch, group, shard, epoch}}
 	raise := Step{f.seal.raiseEpoch, []any{epoch, group, shard, groupID, epoch, group, shard, epoch}}
-	if f.seal.alone == "" {
+	if f.seal.lockAlone == "" {
 		return wanted, []Step{raise}
 	}
-	return wanted, []Step{{f.seal.alone, []any{lockKey(group, shard)}}, raise}
+	return wanted, []Step{{f.seal.lockAlone, []any{lockKey(group, shard)}}, raise}
 }
 
-// Renew sets the generation: no guard passes the short way until it has passed the long one. Its Stmt is "" where there is no such
-// thing.
+// Renew sets the generation: no guard passes the short way until it has passed the long one. Postgres.
 func (f *Fence) Renew() Step { return Step{f.seal.renew, []any{newGeneration()}} }
 
 // RaiseAll raises all shards of group to least, those without a row by a floor. Each is a transaction. Behind them comes Drain.

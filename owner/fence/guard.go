@@ -16,8 +16,8 @@ import (
 // Guard makes tx fail unless tok is what was sealed: *FencedError, ErrNotSealed, *GroupError. Make
 // it the last statement before the commit, as Tx does. Then a newer owner's Seal waits only for
 // the commit, and not for what you do between: what the guard locks stays locked until tx ends. What is written
-// after the guard is guarded as well. A transaction whose snapshot is older than the seal is not found out: begin after
-// Seal has returned.
+// after the guard is guarded as well. If tx's snapshot is from before the seal the guard may pass all the
+// same: begin after Seal has returned.
 //
 // On error tx has been rolled back, so that a commit can't follow, and nothing was applied; unless tx had ended before,
 // which is Uncertain, and which on MySQL is seen only of a Commit or Rollback.
@@ -89,7 +89,7 @@ func (f *SQL) explain(ctx context.Context, tok shard.Token, op string, cause err
 		return err
 	}
 	if op == opGuard && dialect.GuardFoundNoRow(cause) {
-		return ErrNotSealed // yet: a seal was under way
+		return ErrNotSealed // it was not when the guard ran, and is by now
 	}
 	return cause
 }

@@ -9,8 +9,9 @@ import (
 // Schema is the fence's tables as SQL, for your migrations; on Postgres there are a sequence and a function
 // besides. It changes no table that is there.
 //
-// A service's role needs SELECT, INSERT and UPDATE on the tables, and on Postgres SELECT and UPDATE on the sequence and
-// EXECUTE on the function (which everybody has unless you have revoked it).
+// Run it as the tables' owner. A service's role needs SELECT, INSERT and UPDATE on the tables; on Postgres besides SELECT
+// and UPDATE on the sequence (USAGE is not enough), USAGE on the schema, and EXECUTE on the function, which everybody has
+// unless you have revoked it.
 func (f *SQL) Schema() string {
 	return strings.Join(f.stmt.Create, ";\n") + ";\n"
 }

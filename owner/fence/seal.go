@@ -99,16 +99,16 @@ func (f *SQL) raise(ctx context.Context, tok shard.Token, found bool) (int64, er
 }
 
 func (f *SQL) renew(ctx context.Context) error {
-	step := f.stmt.Renew()
-	if step.Stmt == "" {
+	if f.d != dialect.Postgres {
 		return nil
 	}
+	step := f.stmt.Renew()
 	_, err := f.db.ExecContext(ctx, step.Stmt, step.Args...)
 	return err
 }
 
 func sealError(tok shard.Token, err error) error {
-	return fmt.Errorf("fence: seal %s: %w (if its tables are missing: run SQL.Schema in a migration, or call SQL.Install)", tok, err)
+	return fmt.Errorf("fence: seal %s: %w (if a part of its schema or a right is missing: see SQL.Schema, or call SQL.Install)", tok, err)
 }
 
 // SealAll seals every shard of group, those never sealed before included, above all epochs of
@@ -134,6 +134,9 @@ func (f *SQL) SealAll(ctx context.Context, group string, lineage int) error {
 func (f *SQL) sealAll(ctx context.Context, group string, least int64) error {
 	for _, steps := range f.stmt.RaiseAll(group, least) {
 		if _, err := f.update(ctx, steps...); err != nil {
+			return err
+		}
+		if err := f.renew(ctx); err != nil {
 			return err
 		}
 	}

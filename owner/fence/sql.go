@@ -79,9 +79,9 @@ func (c SQLConfig) withDefaults() (SQLConfig, error) {
 // own tables, for it is one transaction that holds or fails. Connect to the primary. Isolation may
 // be any level from READ COMMITTED up.
 //
-// Postgres: a pooler may pool sessions or transactions. A guard that has passed passes again, for some seconds and until
-// anything is sealed, without reading the fence's row; it then holds an advisory lock of the transaction, whose first
-// half is the OID of the sequence Table_generation, so that it meets none of yours. A process that is paused inside a
+// Postgres: a pooler may pool sessions or transactions. A guard that has passed passes again, for five seconds and until
+// anything is sealed, without reading the fence's row; it then holds an advisory lock of the transaction, on the OID of
+// the sequence Table_generation and a number (don't lock that pair yourself). A process that is paused inside a
 // transaction keeps its successor from the rows it has written, and from sealing if it has passed its
 // guard, until SQLConfig.Idle is over. A driver that pipelines may be paused when it has sent half of what
 // it meant to; then only pg_terminate_backend helps, which pgxfence can do for you.

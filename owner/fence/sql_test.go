@@ -73,6 +73,11 @@ func TestSchema(t *testing.T) {
 		if strings.ContainsAny(got, "{}?$") {
 			t.Errorf("%s: a placeholder is left:\n%s", d, got)
 		}
+		for _, made := range []string{"CREATE SEQUENCE ", "FUNCTION "} {
+			if strings.Contains(got, made) != (d == fence.Postgres) {
+				t.Errorf("%s: %q should be there on Postgres, and only there:\n%s", d, made, got)
+			}
+		}
 		for _, table := range []string{"fence", "fence_wanted", "fence_position"} {
 			if !strings.Contains(got, d.Quote("app."+table)+" ") {
 				t.Errorf("%s: no table %s:\n%s", d, table, got)

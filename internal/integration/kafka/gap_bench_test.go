@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/tenure-go/tenure/owner"
 	"github.com/tenure-go/tenure/router/kafka"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // gaps watches when each partition's records are processed, and by whom.

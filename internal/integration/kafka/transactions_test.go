@@ -18,7 +18,9 @@ import (
 
 func (b *brokers) transformer(g shard.Group) *transformer {
 	b.t.Helper()
-	return &transformer{opts: b.opts, id: name("transform"), out: b.topic("out", g.Shards), positions: b.topic("positions", g.Shards, "cleanup.policy", "compact")}
+	x := &transformer{clients: new(sync.WaitGroup), opts: b.opts, id: name("transform"), out: b.topic("out", g.Shards), positions: b.topic("positions", g.Shards, "cleanup.policy", "compact")}
+	b.t.Cleanup(x.clients.Wait) // a client tells the brokers its metrics before it is closed
+	return x
 }
 
 // committed is the output for readers of committed records.

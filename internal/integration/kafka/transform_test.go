@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,7 +21,8 @@ type transformer struct {
 	opts           []kgo.Opt
 	id             string // transactional ids begin with it
 	out, positions string // topics, with as many partitions as the group has shards
-	control        bool   // do not ask whether the shard is still held: to see what that is for
+	clients        *sync.WaitGroup
+	control        bool // do not ask whether the shard is still held: to see what that is for
 }
 
 // producing is one tenure's part.
@@ -44,7 +46,11 @@ func (x *transformer) open(store cas.Store) kafka.Open {
 		if err != nil {
 			return kafka.Partition{}, err
 		}
-		context.AfterFunc(t.Context(), p.client.Close)
+		x.clients.Add(1)
+		context.AfterFunc(t.Context(), func() {
+			defer x.clients.Done()
+			p.client.Close()
+		})
 		return kafka.Partition{From: from, Process: p.process}, nil
 	}
 }

@@ -143,6 +143,7 @@ var suite = []test{
 	{name: "I6_SealWaitsForPassedGuard", run: testSealWaits, need: transactions | eachLevel},
 	{name: "I6_SealAllWaitsForPassedGuard", run: testSealAllWaits, need: transactions | sealAll | eachLevel},
 	{name: "I6_AbandonedSealShutsOutOlder", run: testAbandonedSeal, need: transactions | manyWriters},
+	{name: "I6_AbandonedSealAllShutsOutOlder", run: testAbandonedSealAll, need: transactions | manyWriters | sealAll},
 	{name: "I6_OverlappingGuardsDoNotStarveSeal", run: testNoStarvation, need: transactions | manyWriters},
 	{name: "I6_SnapshotFromBeforeTheSeal", run: testSnapshots, need: transactions | manyWriters | eachLevel},
 	{name: "I6_CommitRacesSeal", run: testCommitRace, need: transactions | eachLevel},

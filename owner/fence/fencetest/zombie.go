@@ -85,6 +85,25 @@ func waits(t T, x *fixture, seal func(context.Context) error) {
 	x.wantBalance(t, 1, 1)
 }
 
+func testAbandonedSealAll(t T, x *fixture) {
+	x.seal(t, Token(1))
+	tx := x.guarded(t, 1, 1)
+	defer tx.Rollback(t.Context())
+	short, cancel := context.WithTimeout(t.Context(), impatience)
+	defer cancel()
+	if err := x.fence.(GroupSealer).SealAll(short, Token(1).Group, 34); err == nil {
+		t.Fatalf("SealAll did not wait")
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatalf("Commit: %v", err)
+	}
+	var fenced *fence.FencedError
+	if err := x.add(t, Token(1), 2, 1); !errors.As(err, &fenced) {
+		t.Errorf("got %v, want a FencedError", err)
+	}
+	x.wantBalance(t, 2, 0)
+}
+
 func testAbandonedSeal(t T, x *fixture) {
 	x.seal(t, Token(1))
 	tx := x.guarded(t, 1, 1)

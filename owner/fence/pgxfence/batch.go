@@ -51,7 +51,7 @@ func (f *Fence) Batch(ctx context.Context, tok shard.Token, b *pgx.Batch) error 
 	whole.Queue(f.stmt.Guard, guard...)
 	whole.Queue("commit")
 
-	r := f.sendBatch(ctx, whole, func(next pgx.BatchResults) error { return f.passNext(tok, short, next) })
+	r := f.sendBatch(ctx, whole, tok, short)
 	switch {
 	case !r.refused:
 		return r.err
@@ -82,8 +82,8 @@ type batchResult struct {
 	err     error // otherwise as it is to be reported
 }
 
-// sendBatch sends b, which ends in guard and COMMIT. pass reads what the guard has found.
-func (f *Fence) sendBatch(ctx context.Context, b *pgx.Batch, pass func(pgx.BatchResults) error) batchResult {
+// sendBatch sends b, which ends in tok's guard, which may pass the short way, and COMMIT.
+func (f *Fence) sendBatch(ctx context.Context, b *pgx.Batch, tok shard.Token, short bool) batchResult {
 	conn, err := f.pool.Acquire(ctx)
 	if err != nil {
 		return batchResult{err: notApplied("begin", err)}
@@ -95,7 +95,7 @@ func (f *Fence) sendBatch(ctx context.Context, b *pgx.Batch, pass func(pgx.Batch
 	var late error // of a callback
 	for at, q := range b.QueuedQueries[:commit] {
 		if at == guard {
-			results.hear(pass(results.BatchResults))
+			results.hear(f.passNext(tok, short, results.BatchResults))
 		} else if err := results.next(q); late == nil {
 			late = err
 		}

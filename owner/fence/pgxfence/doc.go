@@ -9,7 +9,7 @@
 //		return err
 //	})
 //
-// It uses the tables that fence.SQL uses, in the same way: some processes may write through one and some
+// It uses the tables, sequence and function that fence.SQL uses, in the same way: some processes may write through one and some
 // through the other. What a refusal means, and what a fence can't do, is told in package fence.
 //
 // # Round trips

@@ -17,8 +17,8 @@ import (
 // Guard makes tx fail unless tok is what was sealed: *fence.FencedError, fence.ErrNotSealed,
 // *fence.GroupError. Make it the last statement before the commit, as Tx does. Then a newer owner's
 // Seal waits only for the commit, and not for what you do between: what the guard locks stays locked until tx
-// ends. What is written after the guard is guarded as well. A transaction whose snapshot is older than the seal is not
-// found out: begin after Seal has returned.
+// ends. What is written after the guard is guarded as well. If tx's snapshot is from before the
+// seal the guard may pass all the same: begin after Seal has returned.
 //
 // On error tx has been rolled back, and nothing was applied; unless it had ended before, which is Uncertain.
 // Don't roll tx back to a savepoint from before the guard: that gives up its lock. Config.Idle and
@@ -76,8 +76,8 @@ func (f *Fence) pass(tok shard.Token, found pgx.Row) error {
 	return nil
 }
 
-// passNext is pass for the next result of a batch. Each write pays for this, so what a guard finds that was to find nothing is not read: the
-// next one reads it.
+// passNext is pass for the next result of a batch. A guard that was to pass the short way is not read, which saves time on each write. If it
+// has found something after all, what was remembered is forgotten, and the next guard is read.
 func (f *Fence) passNext(tok shard.Token, short bool, results pgx.BatchResults) error {
 	if !short {
 		return f.pass(tok, results.QueryRow())
@@ -123,7 +123,7 @@ func (f *Fence) explain(ctx context.Context, tok shard.Token, cause error) error
 		return err
 	}
 	if e, ok := cause.(*opError); ok && e.op == opGuard && dialect.GuardFoundNoRow(e.err) {
-		return fence.ErrNotSealed // yet: a seal was under way
+		return fence.ErrNotSealed // it was not when the guard ran, and is by now
 	}
 	return cause
 }

@@ -7,8 +7,9 @@ import (
 )
 
 // Schema is the fence's tables, sequence and function as SQL, for your migrations; the same as fence.SQL's. It
-// changes no table that is there. A service's role needs SELECT, INSERT and UPDATE on the tables, and SELECT and
-// UPDATE on the sequence, and EXECUTE on the function (which everybody has unless you have revoked it).
+// changes no table that is there. Run it as the tables' owner. A service's role needs SELECT, INSERT and UPDATE on the
+// tables, SELECT and UPDATE on the sequence (USAGE is not enough), USAGE on the schema, and EXECUTE on the function, which
+// everybody has unless you have revoked it.
 func (f *Fence) Schema() string {
 	return strings.Join(f.stmt.Create, ";\n") + ";\n"
 }

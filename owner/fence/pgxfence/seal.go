@@ -54,7 +54,7 @@ func (f *Fence) Seal(ctx context.Context, tok shard.Token) error {
 	return r.Refuse(tok)
 }
 
-// again ends the seal of a row that refuses tok with err. If that is nil it was sealed before, by a call that may have gone no further.
+// again ends the seal of a row that refuses tok with err. If that is nil it is sealed already, perhaps by a call that died before its Renew.
 func (f *Fence) again(ctx context.Context, tok shard.Token, err error) error {
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (f *Fence) renew(ctx context.Context) error {
 }
 
 func sealError(tok shard.Token, err error) error {
-	return fmt.Errorf("pgxfence: seal %s: %w (if its tables are missing: run Fence.Schema in a migration, or call Fence.Install)", tok, err)
+	return fmt.Errorf("pgxfence: seal %s: %w (if a part of its schema or a right is missing: see Fence.Schema, or call Fence.Install)", tok, err)
 }
 
 // SealAll seals every shard of group, those never sealed before included, above all epochs of
@@ -152,7 +152,7 @@ func (f *Fence) update(ctx context.Context, steps ...dialect.Step) (n int64, err
 	}
 	b.Queue("commit")
 	renew := f.stmt.Renew()
-	b.Queue(renew.Stmt, renew.Args...) // another transaction, that of what no BEGIN is before; if the commit fails it is skipped
+	b.Queue(renew.Stmt, renew.Args...) // behind the transaction, not in it; skipped if the commit fails
 	results := conn.SendBatch(ctx, b)
 	for i := range b.Len() {
 		tag, err := results.Exec()

@@ -43,8 +43,8 @@ const (
 const pollOlder = 20 * time.Millisecond
 
 // endOlder returns when no transaction of an older owner is open: after Config.Terminate it ends those
-// that are. New ones can't pass their guard, since wanted has been raised. One whose snapshot is older can, the long way, and then others
-// the short way after it: so the generation is set after each look, and one more look is needed when that was of the last.
+// that are. wanted is raised, so a new transaction can't pass the long way. One with an older snapshot can, and then others the
+// short way. So the generation is set after each look, and it is over when two looks in a row find none.
 func (f *Fence) endOlder(ctx context.Context, tok shard.Token) error {
 	patience := time.NewTimer(f.c.Terminate)
 	defer patience.Stop()
