@@ -144,7 +144,7 @@ const why = `/* tenure: an error here means that this owner is fenced */ `
 func guardStatement(d Dialect) string {
 	switch d {
 	case Postgres:
-		return why + shortGuard + whereNotShort
+		return why + shortGuard
 	case MySQL:
 		return why + `SELECT 9223372036854775807 + (1 - COUNT(*)) FROM {fence} WHERE {held} LOCK IN SHARE MODE`
 	default:

@@ -46,7 +46,7 @@ import (
 // shortGuard is steps 1 and 2, and calls the function for step 3: it finds no row if it passes the short way, otherwise it fails or finds
 // the generation. pg_sequence_last_value is what the view pg_sequences is made of; reading the sequence as a table costs as much
 // again as all the rest, and so do three more parameters, or a row that the client has to read.
-const shortGuard = `SELECT {function}($1)`
+const shortGuard = `SELECT {function}($1)` + whereNotShort
 
 const whereNotShort = ` WHERE (CASE WHEN pg_is_in_recovery() THEN false ` +
 	`WHEN pg_try_advisory_xact_lock_shared({sequence}::oid::integer, $2) THEN pg_sequence_last_value({sequence}) = $3 END) IS NOT TRUE`

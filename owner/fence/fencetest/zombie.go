@@ -85,18 +85,24 @@ func waits(t T, x *fixture, seal func(context.Context) error) {
 	x.wantBalance(t, 1, 1)
 }
 
-func testAbandonedSealAll(t T, x *fixture) {
+// abandon gives up a seal that waits for a transaction of Token(1).
+func abandon(t T, x *fixture, seal func(context.Context) error) {
+	t.Helper()
 	x.seal(t, Token(1))
 	tx := x.guarded(t, 1, 1)
 	defer tx.Rollback(t.Context())
 	short, cancel := context.WithTimeout(t.Context(), impatience)
 	defer cancel()
-	if err := x.fence.(GroupSealer).SealAll(short, Token(1).Group, 34); err == nil {
-		t.Fatalf("SealAll did not wait")
+	if err := seal(short); err == nil {
+		t.Fatalf("Seal did not wait")
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatalf("Commit: %v", err)
 	}
+}
+
+func testAbandonedSealAll(t T, x *fixture) {
+	abandon(t, x, func(ctx context.Context) error { return x.fence.(GroupSealer).SealAll(ctx, Token(1).Group, 34) })
 	var fenced *fence.FencedError
 	if err := x.add(t, Token(1), 2, 1); !errors.As(err, &fenced) {
 		t.Errorf("got %v, want a FencedError", err)
@@ -105,17 +111,7 @@ func testAbandonedSealAll(t T, x *fixture) {
 }
 
 func testAbandonedSeal(t T, x *fixture) {
-	x.seal(t, Token(1))
-	tx := x.guarded(t, 1, 1)
-	defer tx.Rollback(t.Context())
-	short, cancel := context.WithTimeout(t.Context(), impatience)
-	defer cancel()
-	if err := x.fence.Seal(short, Token(2)); err == nil {
-		t.Fatalf("Seal did not wait")
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatalf("Commit: %v", err)
-	}
+	abandon(t, x, func(ctx context.Context) error { return x.fence.Seal(ctx, Token(2)) })
 	wantFenced(t, x.add(t, Token(1), 2, 1), Token(1), Token(2))
 	// What was given up may be under way at the server still.
 	if err := x.add(t, Token(2), 3, 1); err != nil {
